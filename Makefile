@@ -1,0 +1,35 @@
+# Everything runs in a virtual environment of its own (.venv), made on first use.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.PHONY: demo test lint bench docs clean
+
+$(STAMP): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	@echo "installing unbiasedgbm and what its extras need into $(VENV) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[all,dev]'
+	@touch $@
+
+demo: $(STAMP)  ## the problem and the remedy, on data that ships with the install
+	@$(BIN)/python -m unbiasedgbm demo
+
+test: $(STAMP)  ## lint, types, tests
+	@$(MAKE) --no-print-directory lint
+	$(BIN)/python -m pytest -n auto -m "not slow"
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(STAMP)  ## speed and memory against the peers, written to benchmarks/results/
+	$(BIN)/python -m benchmarks
+
+docs: $(STAMP)
+	$(BIN)/mkdocs build --strict
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache

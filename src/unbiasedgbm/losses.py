@@ -1,0 +1,476 @@
+"""Losses: one class a loss, with its start value, derivatives, link and value.
+
+A loss is written for a raw prediction ``F``: ``g = dl/dF`` and ``h = d²l/dF²`` per row (DESIGN of the paper's Section 3).
+Everything here is plain NumPy on blocks of rows; NumPy releases the interpreter lock, so blocks run on threads.
+
+No method weights its result: weights are applied where gradients are packed, so that a weight of two is exactly the row
+twice.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+
+# Smallest hessian of a row: keeps Newton steps finite where a probability is 0 or 1 to the last bit.
+MIN_HESSIAN = 1e-16
+
+# exp() of more than this is treated as this: exp(±50) is far outside any useful rate.
+_MAX_LOG_RATE = 50.0
+
+
+def exact_mean(values: FloatArray, sample_weight: FloatArray | None) -> float:
+    """Weighted mean by a fixed-point integer sum: it depends neither on the order nor on the grouping of the rows.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,), float64
+    sample_weight : ndarray of shape (n,), float64, or None
+
+    Returns
+    -------
+    float
+    """
+    top = float(np.max(np.abs(values), initial=0.0))
+    if top == 0.0:
+        return 0.0
+    total = float(len(values)) if sample_weight is None else exact_sum(sample_weight)
+    return exact_sum(values, sample_weight) / total
+
+
+def exact_sum(values: FloatArray, sample_weight: FloatArray | None = None) -> float:
+    """Sum of ``sample_weight * values`` in fixed point, independent of the order of the rows.
+
+    A weight of two adds exactly what two equal rows add.
+    """
+    top = float(np.max(np.abs(values), initial=0.0))
+    if top == 0.0:
+        return 0.0
+    mass = float(len(values)) if sample_weight is None else max(1.0, float(np.max(sample_weight))) * len(values)
+    exponent = 62 - math.frexp(top)[1] - math.ceil(math.log2(mass + 1))
+    units = np.rint(np.ldexp(values, min(exponent, 1000)))
+    if sample_weight is not None:
+        units = np.rint(units * sample_weight)
+    return math.ldexp(float(int(units.astype(np.int64).sum())), -min(exponent, 1000))
+
+
+def weighted_quantile(values: FloatArray, sample_weight: FloatArray | None, level: float) -> float:
+    """Lower-and-upper averaged quantile; rows of weight two count twice.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,), float64
+    sample_weight : ndarray of shape (n,), float64, or None
+    level : float in [0, 1]
+    """
+    order = np.argsort(values, kind="stable")
+    ranked = values[order]
+    if sample_weight is None:
+        cumulative = np.arange(1, len(values) + 1, dtype=np.float64)
+    else:
+        cumulative = np.cumsum(sample_weight[order])
+    target = level * cumulative[-1]
+    low = min(int(np.searchsorted(cumulative, target, side="left")), len(values) - 1)
+    high = min(int(np.searchsorted(cumulative, target, side="right")), len(values) - 1)
+    return 0.5 * (float(ranked[low]) + float(ranked[high]))
+
+
+class Loss:
+    """Base class: what the booster and the importance need to know of a loss.
+
+    Attributes
+    ----------
+    name : str
+        The public name, as accepted by the estimators' ``loss``.
+    n_outputs : int
+        Raw predictions per row; 1 except for multiclass.
+    constant_hessian : bool
+        Whether h is 1 for every row.
+    unit_dispersion : bool
+        Whether the mean of g² equals the mean of h at the truth, so that gains are already in units of the noise.
+    renews_leaves : bool
+        Whether leaf values are found from the residuals (`renew`) instead of by a Newton step.
+    """
+
+    name: ClassVar[str] = ""
+    n_outputs: int = 1
+    constant_hessian: ClassVar[bool] = False
+    unit_dispersion: ClassVar[bool] = False
+    renews_leaves: ClassVar[bool] = False
+
+    def check_target(self, y: FloatArray) -> None:
+        """Raise ValueError if ``y`` is outside the loss's domain."""
+
+    def start(self, y: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
+        """Best constant raw prediction, shape (n_outputs,)."""
+        raise NotImplementedError  # abstract
+
+    def prepare(self, y: FloatArray, raw: FloatArray, sample_weight: FloatArray | None) -> None:
+        """See all rows once before the gradients of an iteration are asked for in blocks."""
+
+    def gradients(self, y: FloatArray, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """First and second derivative by the raw prediction, unweighted.
+
+        Parameters
+        ----------
+        y : ndarray of shape (n,), float64
+            Targets; class numbers for classification.
+        raw : ndarray of shape (n,) or (n, n_outputs), float64
+
+        Returns
+        -------
+        g, h : ndarrays of the shape of ``raw``, float64
+        """
+        raise NotImplementedError  # abstract
+
+    def predict(self, raw: FloatArray) -> FloatArray:
+        """Inverse link: raw prediction to the mean, median, quantile or probabilities."""
+        return raw
+
+    def values(self, y: FloatArray, raw: FloatArray) -> FloatArray:
+        """Loss of each row, shape (n,)."""
+        raise NotImplementedError  # abstract
+
+    def renew(self, residual: FloatArray, sample_weight: FloatArray | None) -> float:
+        """Leaf value from the residuals y − F of its rows, where `renews_leaves`."""
+        raise NotImplementedError  # abstract
+
+    def mean(self, y: FloatArray, raw: FloatArray, sample_weight: FloatArray | None = None) -> float:
+        """Weighted mean of `values`."""
+        return float(np.average(self.values(y, raw), weights=sample_weight))
+
+
+class LogLoss(Loss):
+    """Binary log loss; raw prediction is the log odds of class 1."""
+
+    name = "log_loss"
+    unit_dispersion = True
+
+    def start(self, y: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
+        """Log odds of the weighted share of class 1."""
+        share = min(max(exact_mean(y, sample_weight), 1e-12), 1 - 1e-12)
+        return np.array([math.log(share / (1 - share))])
+
+    def gradients(self, y: FloatArray, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return p − y and p(1 − p)."""
+        p = _expit(raw)
+        h = p * (1 - p)
+        np.maximum(h, MIN_HESSIAN, out=h)
+        p -= y
+        return p, h
+
+    def predict(self, raw: FloatArray) -> FloatArray:
+        """Probability of class 1."""
+        return _expit(raw)
+
+    def values(self, y: FloatArray, raw: FloatArray) -> FloatArray:
+        """Return log(1 + exp(F)) − yF."""
+        return np.logaddexp(0.0, raw) - y * raw
+
+
+class MulticlassLogLoss(Loss):
+    """Softmax log loss over ``n_classes`` raw predictions a row."""
+
+    name = "multiclass_log_loss"
+    unit_dispersion = True
+
+    def __init__(self, n_classes: int) -> None:
+        self.n_outputs = n_classes
+
+    def start(self, y: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
+        """Centred log shares of the classes."""
+        shares = [exact_mean((y == k).astype(np.float64), sample_weight) for k in range(self.n_outputs)]
+        logs = np.log(np.maximum(shares, 1e-12))
+        return logs - logs.mean()
+
+    def gradients(self, y: FloatArray, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return p − 1[y = k] and p(1 − p)."""
+        p = self.predict(raw)
+        h = p * (1 - p)
+        np.maximum(h, MIN_HESSIAN, out=h)
+        p[np.arange(len(y)), y.astype(np.intp)] -= 1.0
+        return p, h
+
+    def predict(self, raw: FloatArray) -> FloatArray:
+        """Probabilities, shape (n, n_classes)."""
+        p = np.exp(raw - raw.max(axis=1, keepdims=True))
+        p /= p.sum(axis=1, keepdims=True)
+        return p
+
+    def values(self, y: FloatArray, raw: FloatArray) -> FloatArray:
+        """Return minus the log probability of the true class."""
+        top = raw.max(axis=1)
+        log_sum = top + np.log(np.exp(raw - top[:, None]).sum(axis=1))
+        return log_sum - raw[np.arange(len(y)), y.astype(np.intp)]
+
+
+class SquaredError(Loss):
+    """Half the squared error."""
+
+    name = "squared_error"
+    constant_hessian = True
+
+    def start(self, y: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
+        """Weighted mean."""
+        return np.array([exact_mean(y, sample_weight)])
+
+    def gradients(self, y: FloatArray, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return F − y and 1."""
+        return raw - y, np.ones_like(raw)
+
+    def values(self, y: FloatArray, raw: FloatArray) -> FloatArray:
+        """Return (y − F)²/2."""
+        return 0.5 * (y - raw) ** 2
+
+
+class QuantileLoss(Loss):
+    """Pinball loss at ``level``; leaves hold the quantile of their residuals."""
+
+    name = "quantile"
+    constant_hessian = True
+    renews_leaves = True
+
+    def __init__(self, level: float = 0.5) -> None:
+        self.level = level
+
+    def start(self, y: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
+        """Weighted quantile."""
+        return np.array([weighted_quantile(y, sample_weight, self.level)])
+
+    def gradients(self, y: FloatArray, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return −level below the target, 1 − level above it, 0 on it; h is 1."""
+        g = np.where(raw > y, 1.0 - self.level, -self.level)
+        g[raw == y] = 0.0
+        return g, np.ones_like(raw)
+
+    def values(self, y: FloatArray, raw: FloatArray) -> FloatArray:
+        """Return the pinball loss."""
+        residual = y - raw
+        return np.maximum(self.level * residual, (self.level - 1.0) * residual)
+
+    def renew(self, residual: FloatArray, sample_weight: FloatArray | None) -> float:
+        """Weighted quantile of the residuals."""
+        return weighted_quantile(residual, sample_weight, self.level)
+
+
+class AbsoluteError(QuantileLoss):
+    """Absolute error; leaves hold the median of their residuals."""
+
+    name = "absolute_error"
+
+    def __init__(self) -> None:
+        super().__init__(0.5)
+
+    def gradients(self, y: FloatArray, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return sign(F − y) and 1."""
+        return np.sign(raw - y), np.ones_like(raw)
+
+    def values(self, y: FloatArray, raw: FloatArray) -> FloatArray:
+        """Return |y − F|."""
+        return np.abs(y - raw)
+
+
+class HuberLoss(Loss):
+    """Squared error for small residuals, absolute beyond the ``level`` quantile of |y − F|.
+
+    The border is found anew at every iteration, as in scikit-learn's GradientBoostingRegressor.
+    """
+
+    name = "huber"
+    constant_hessian = True
+
+    def __init__(self, level: float = 0.9) -> None:
+        self.level = level
+        self.delta = math.nan
+
+    def start(self, y: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
+        """Weighted median."""
+        return np.array([weighted_quantile(y, sample_weight, 0.5)])
+
+    def prepare(self, y: FloatArray, raw: FloatArray, sample_weight: FloatArray | None) -> None:
+        """Find the border between small and large residuals."""
+        self.delta = weighted_quantile(np.abs(y - raw), sample_weight, self.level)
+
+    def gradients(self, y: FloatArray, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the clipped residual and 1."""
+        if math.isnan(self.delta):
+            self.prepare(y, raw, None)
+        return np.clip(raw - y, -self.delta, self.delta), np.ones_like(raw)
+
+    def values(self, y: FloatArray, raw: FloatArray) -> FloatArray:
+        """Return the Huber loss at the current border."""
+        size = np.abs(y - raw)
+        delta = weighted_quantile(size, None, self.level) if math.isnan(self.delta) else self.delta
+        return np.where(size <= delta, 0.5 * size**2, delta * (size - 0.5 * delta))
+
+
+class _LogLinkLoss(Loss):
+    """What losses of a positive mean with a log link share."""
+
+    def start(self, y: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
+        """Log of the weighted mean."""
+        return np.array([math.log(max(exact_mean(y, sample_weight), 1e-300))])
+
+    def predict(self, raw: FloatArray) -> FloatArray:
+        """Return the mean, exp(F)."""
+        return _exp(raw)
+
+
+class PoissonLoss(_LogLinkLoss):
+    """Half the Poisson deviance, log link."""
+
+    name = "poisson"
+    unit_dispersion = False
+
+    def check_target(self, y: FloatArray) -> None:
+        """Y ≥ 0, not all zero."""
+        if (y < 0).any() or not (y > 0).any():
+            raise ValueError("loss='poisson' needs y >= 0 with at least one positive value.")
+
+    def gradients(self, y: FloatArray, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return exp(F) − y and exp(F)."""
+        mean = _exp(raw)
+        return mean - y, np.maximum(mean, MIN_HESSIAN)
+
+    def values(self, y: FloatArray, raw: FloatArray) -> FloatArray:
+        """Return half the unit deviance."""
+        mean = _exp(raw)
+        log_y = np.log(np.where(y > 0, y, 1.0))
+        return y * (log_y - raw) - y + mean
+
+
+class GammaLoss(_LogLinkLoss):
+    """Half the Gamma deviance, log link."""
+
+    name = "gamma"
+
+    def check_target(self, y: FloatArray) -> None:
+        """Y > 0."""
+        if (y <= 0).any():
+            raise ValueError("loss='gamma' needs y > 0 in every row.")
+
+    def gradients(self, y: FloatArray, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return 1 − y exp(−F) and y exp(−F)."""
+        ratio = y * _exp(-raw)
+        return 1.0 - ratio, np.maximum(ratio, MIN_HESSIAN)
+
+    def values(self, y: FloatArray, raw: FloatArray) -> FloatArray:
+        """Return half the unit deviance."""
+        return y * _exp(-raw) - np.log(y) + raw - 1.0
+
+
+class TweedieLoss(_LogLinkLoss):
+    """Half the Tweedie deviance of a power between 1 and 2, log link."""
+
+    name = "tweedie"
+
+    def __init__(self, power: float = 1.5) -> None:
+        self.power = power
+
+    def check_target(self, y: FloatArray) -> None:
+        """Y ≥ 0, not all zero."""
+        if (y < 0).any() or not (y > 0).any():
+            raise ValueError("loss='tweedie' needs y >= 0 with at least one positive value.")
+
+    def gradients(self, y: FloatArray, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Derivatives of −y exp((1−ρ)F)/(1−ρ) + exp((2−ρ)F)/(2−ρ)."""
+        p = self.power
+        a = y * _exp((1 - p) * raw)
+        b = _exp((2 - p) * raw)
+        return b - a, np.maximum((p - 1) * a + (2 - p) * b, MIN_HESSIAN)
+
+    def values(self, y: FloatArray, raw: FloatArray) -> FloatArray:
+        """Return half the unit deviance."""
+        p = self.power
+        constant = np.where(y > 0, y, 0.0) ** (2 - p) / ((1 - p) * (2 - p))
+        return constant - y * _exp((1 - p) * raw) / (1 - p) + _exp((2 - p) * raw) / (2 - p)
+
+
+class CustomLoss(Loss):
+    """A loss from two callables.
+
+    Parameters
+    ----------
+    gradients : callable
+        ``gradients(y, raw) -> (g, h)``, called with blocks of rows.
+    values : callable
+        ``values(y, raw) -> ndarray of shape (n,)``, the loss of each row.
+    n_outputs : int, default=1
+    """
+
+    name = "custom"
+
+    def __init__(
+        self,
+        gradients: Callable[[FloatArray, FloatArray], tuple[Any, Any]],
+        values: Callable[[FloatArray, FloatArray], Any],
+        n_outputs: int = 1,
+    ) -> None:
+        self._gradients = gradients
+        self._values = values
+        self.n_outputs = n_outputs
+
+    def start(self, y: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
+        """Newton steps of a constant from zero, at most 20."""
+        start = np.zeros(self.n_outputs)
+        shape = (len(y),) if self.n_outputs == 1 else (len(y), self.n_outputs)
+        for _ in range(20):
+            g, h = self.gradients(y, np.broadcast_to(start, shape).copy())
+            for k in range(self.n_outputs):
+                g_k, h_k = (g, h) if self.n_outputs == 1 else (g[:, k], h[:, k])
+                start[k] -= exact_sum(np.ascontiguousarray(g_k), sample_weight) / max(
+                    exact_sum(np.ascontiguousarray(h_k), sample_weight), MIN_HESSIAN
+                )
+        return start
+
+    def gradients(self, y: FloatArray, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Call the user's function and check what it returned."""
+        g, h = self._gradients(y, raw)
+        g, h = np.array(g, dtype=np.float64), np.array(h, dtype=np.float64)
+        if g.shape != raw.shape or h.shape != raw.shape:
+            raise ValueError(
+                f"loss: the gradient function must return g and h of shape {raw.shape}, got {g.shape} and {h.shape}."
+            )
+        if not (np.isfinite(g).all() and np.isfinite(h).all()):
+            raise ValueError("loss: the gradient function returned a value that is not finite.")
+        return g, np.maximum(h, MIN_HESSIAN)
+
+    def values(self, y: FloatArray, raw: FloatArray) -> FloatArray:
+        """Call the user's function."""
+        return np.asarray(self._values(y, raw), dtype=np.float64)
+
+
+REGRESSION_LOSSES: dict[str, type[Loss]] = {
+    cls.name: cls for cls in (SquaredError, AbsoluteError, HuberLoss, QuantileLoss, PoissonLoss, GammaLoss, TweedieLoss)
+}
+
+
+def regression_loss(
+    name: str, *, quantile: float = 0.5, huber_quantile: float = 0.9, tweedie_power: float = 1.5
+) -> Loss:
+    """Loss of a name in `REGRESSION_LOSSES`, with its own parameter."""
+    cls = REGRESSION_LOSSES[name]
+    if cls is QuantileLoss:
+        return QuantileLoss(quantile)
+    if cls is HuberLoss:
+        return HuberLoss(huber_quantile)
+    if cls is TweedieLoss:
+        return TweedieLoss(tweedie_power)
+    return cls()
+
+
+def _exp(values: FloatArray) -> FloatArray:
+    return np.exp(np.clip(values, -_MAX_LOG_RATE, _MAX_LOG_RATE))
+
+
+def _expit(raw: FloatArray) -> FloatArray:
+    p = np.exp(-np.clip(raw, -700.0, 700.0))
+    p += 1.0
+    np.reciprocal(p, out=p)
+    return p

@@ -1,6 +1,6 @@
 """Losses: one class a loss, with its start value, derivatives, link and value.
 
-A loss is written for a raw prediction ``F``: ``g = dl/dF`` and ``h = d²l/dF²`` per row (DESIGN of the paper's Section 3).
+A loss is written for a raw prediction ``F``: ``g = dl/dF`` and ``h = d²l/dF²`` per row.
 Everything here is plain NumPy on blocks of rows; NumPy releases the interpreter lock, so blocks run on threads.
 
 No method weights its result: weights are applied where gradients are packed, so that a weight of two is exactly the row
@@ -379,7 +379,7 @@ class TweedieLoss(_LogLinkLoss):
             raise ValueError("loss='tweedie' needs y >= 0 with at least one positive value.")
 
     def gradients(self, y: FloatArray, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Derivatives of −y exp((1−ρ)F)/(1−ρ) + exp((2−ρ)F)/(2−ρ)."""
+        """Return the derivatives of −y exp((1−ρ)F)/(1−ρ) + exp((2−ρ)F)/(2−ρ)."""
         p = self.power
         a = y * _exp((1 - p) * raw)
         b = _exp((2 - p) * raw)

@@ -55,6 +55,17 @@ def read_numbers(level_numbers: NDArray[np.uint16], index: Index) -> FloatArray:
     return result
 
 
+def raw_column(series: nw.Series[Any]) -> RawColumn:
+    """The simplest form of a frame's column: its NumPy array, without a copy, where it is one.
+
+    So are the types that narwhals does not name: objects, nulls, sparse columns.
+    """
+    native = series.to_native()
+    if isinstance(getattr(native, "dtype", None), np.dtype):
+        return np.asarray(native.to_numpy())
+    return series.to_numpy() if isinstance(series.dtype, nw.Object | nw.Unknown) else series
+
+
 def is_categorical(column: RawColumn, label: str) -> bool:
     """Whether a column is categorical by its type: text, or a frame's own category type.
 
@@ -65,13 +76,14 @@ def is_categorical(column: RawColumn, label: str) -> bool:
     ValueError, TypeError
         If the column is neither numbers nor categories: dates, bytes, lists.
     """
-    if isinstance(column, nw.Series) and isinstance(column.dtype, nw.Categorical | nw.Enum):
-        return True
-    plain = _plain(column)
-    if isinstance(plain, np.ndarray):
-        return _array_is_text(plain, label)
-    _check_series_type(plain, label)
-    return isinstance(plain.dtype, _TEXT_TYPES)
+    if isinstance(column, np.ndarray):
+        return _array_is_text(column, label)
+    dtype = column.dtype
+    if isinstance(dtype, _TIME_TYPES):
+        raise _time_error(label, str(dtype))
+    if not (dtype.is_numeric() or isinstance(dtype, (nw.Boolean, *_TEXT_TYPES))):
+        raise TypeError(f"{label} has the type {dtype}; a column must hold numbers, text, categories or booleans.")
+    return isinstance(dtype, _TEXT_TYPES)
 
 
 def numeric_reader(column: RawColumn, label: str) -> Reader:
@@ -84,17 +96,13 @@ def numeric_reader(column: RawColumn, label: str) -> Reader:
     """
     if is_categorical(column, label):
         raise ValueError(f"{label} holds text or categories where numbers are expected.")
-    plain = _plain(column)
-    if isinstance(plain, np.ndarray):
-        return partial(read_array, _object_numbers(plain) if plain.dtype.kind == "O" else plain)
-    if isinstance(plain.dtype, nw.Boolean | nw.Decimal | nw.Int128 | nw.UInt128):
-        return partial(read_cast_series, plain)
-    native = plain.to_native()
-    if isinstance(getattr(native, "dtype", None), np.dtype):
-        return partial(read_array, plain.to_numpy())
-    if plain.null_count() == 0 and _is_one_chunk(native):
-        return partial(read_array, plain.to_numpy())
-    return partial(read_series, plain)
+    if isinstance(column, np.ndarray):
+        return partial(read_array, _object_numbers(column) if column.dtype.kind == "O" else column)
+    if isinstance(column.dtype, nw.Boolean | nw.Decimal | nw.Int128 | nw.UInt128):
+        return partial(read_cast_series, column)
+    if _is_one_chunk(column.to_native()) and column.null_count() == 0:
+        return partial(read_array, column.to_numpy())
+    return partial(read_series, column)
 
 
 def factorize(column: RawColumn, label: str) -> tuple[Sequence[object], NDArray[np.int64]]:
@@ -107,52 +115,31 @@ def factorize(column: RawColumn, label: str) -> tuple[Sequence[object], NDArray[
     codes : ndarray of shape (n_rows,), int64
         Position in ``values``, or -1 for missing.
     """
-    plain = _plain(column)
-    if isinstance(plain, np.ndarray):
-        return _factorize_array(plain, label)
-    _check_series_type(plain, label)
-    native = plain.to_native()
-    if plain.implementation.is_pandas_like():
+    is_text = is_categorical(column, label)
+    if isinstance(column, np.ndarray):
+        return _factorize_array(column)
+    native = column.to_native()
+    if column.implementation.is_pandas_like():
         if hasattr(native, "cat") and hasattr(native.cat, "codes"):
             values = [_category_cell(cell) for cell in native.cat.categories.tolist()]
             return values, native.cat.codes.to_numpy().astype(np.int64)
         codes, distinct = native.factorize()
         return distinct.tolist(), np.asarray(codes, dtype=np.int64)
-    if isinstance(plain.dtype, _TEXT_TYPES):
-        return _factorize_text(plain)
-    return _factorize_array(numeric_reader(plain, label)(slice(None)), label)
-
-
-def _plain(column: RawColumn) -> RawColumn:
-    """The column with the types that narwhals does not name resolved: objects, nulls, sparse, Arrow dictionaries."""
-    if isinstance(column, np.ndarray):
-        return column
-    native = column.to_native()
-    if isinstance(column.dtype, nw.Object | nw.Unknown) or getattr(native, "dtype", None) == np.dtype(object):
-        return column.to_numpy()
     arrow_type: Any = getattr(native, "type", None)
-    if isinstance(column.dtype, nw.Categorical | nw.Enum) and hasattr(arrow_type, "value_type"):
-        # to_numpy() of an Arrow dictionary reads a null as the last level
+    if hasattr(arrow_type, "value_type"):
+        # to_numpy() of an Arrow dictionary would read a null as the last level
         decoded: nw.Series[Any] = nw.new_series(column.name, native.cast(arrow_type.value_type), backend="pyarrow")
-        return decoded
-    if isinstance(column.dtype, nw.String) and str(arrow_type) == "string_view":
-        return column.cast(nw.String)
-    return column
+        return factorize(raw_column(decoded), label)
+    if is_text:
+        return _factorize_text(column.cast(nw.String) if str(arrow_type) == "string_view" else column)
+    return _factorize_array(numeric_reader(column, label)(slice(None)))
 
 
 def _is_one_chunk(native: Any) -> bool:
     """Whether a polars or pyarrow column lies in one piece, so that NumPy can look at it without a copy."""
-    if hasattr(native, "num_chunks"):
+    if hasattr(type(native), "num_chunks"):
         return bool(native.num_chunks == 1)
-    return hasattr(native, "n_chunks") and bool(native.n_chunks() == 1)
-
-
-def _check_series_type(series: nw.Series[Any], label: str) -> None:
-    dtype = series.dtype
-    if isinstance(dtype, _TIME_TYPES):
-        raise _time_error(label, str(dtype))
-    if not (dtype.is_numeric() or isinstance(dtype, (nw.Boolean, *_TEXT_TYPES))):
-        raise TypeError(f"{label} has the type {dtype}; a column must hold numbers, text, categories or booleans.")
+    return hasattr(type(native), "n_chunks") and bool(native.n_chunks() == 1)
 
 
 def _time_error(label: str, type_name: str) -> ValueError:
@@ -216,11 +203,10 @@ def _chunks(values: NDArray[Any]) -> Iterator[list[Any]]:
         yield values[start : start + _CHUNK].tolist()
 
 
-def _factorize_array(values: NDArray[Any], label: str) -> tuple[Sequence[object], NDArray[np.int64]]:
+def _factorize_array(values: NDArray[Any]) -> tuple[Sequence[object], NDArray[np.int64]]:
     if values.dtype.kind in "biuf":
         distinct, codes = np.unique(values, return_inverse=True)
         return distinct.tolist(), codes.astype(np.int64, copy=False)
-    _array_is_text(values, label)
     # a new cell gets the next number; the loop over rows runs inside map
     position_of: defaultdict[object, int] = defaultdict()
     position_of.default_factory = position_of.__len__

@@ -1,0 +1,81 @@
+"""Readers of trained models: XGBoost, LightGBM, CatBoost, scikit-learn and our own → one neutral form."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from unbiasedgbm.ensemble.adapters.neutral import (
+    ModelMismatchError,
+    Rows,
+    Tree,
+    TreeModel,
+    UnsupportedModelError,
+    check_additive,
+)
+from unbiasedgbm.losses import CustomLoss, FloatArray, Loss
+
+__all__ = [
+    "ModelMismatchError",
+    "Rows",
+    "Tree",
+    "TreeModel",
+    "UnsupportedModelError",
+    "check_additive",
+    "read_model",
+    "supported_libraries",
+]
+
+# Package of the model's class (or of one it inherits from) → module of the reader. A reader is imported at first use.
+_READERS: tuple[tuple[str, str], ...] = (
+    ("unbiasedgbm", "own"),
+    ("xgboost", "xgboost"),
+    ("lightgbm", "lightgbm"),
+    ("catboost", "catboost"),
+    ("sklearn.ensemble", "sklearn"),
+)
+
+
+def read_model(model: Any, loss: Loss | Callable[..., Any] | None = None) -> TreeModel:
+    """Read a trained model into the neutral form.
+
+    Parameters
+    ----------
+    model : object
+        A trained model of one of the `supported_libraries`.
+    loss : Loss or callable, optional
+        Replaces the model's own objective: a `Loss`, or ``loss(y, raw) -> (g, h)``. Needed for ranking and other
+        objectives that are not known by name.
+
+    Returns
+    -------
+    TreeModel
+    """
+    if loss is not None and not isinstance(loss, Loss) and not callable(loss):
+        raise TypeError(f"loss must be a Loss or a callable (y, raw) -> (g, h), got {type(loss).__name__}.")
+    for base in type(model).__mro__:
+        for package, module in _READERS:
+            if base.__module__ == package or base.__module__.startswith(package + "."):
+                reader = importlib.import_module(f"{__name__}.{module}")
+                return reader.read(model, loss)
+    raise UnsupportedModelError(
+        f"model: cannot read a {type(model).__module__}.{type(model).__name__}. Supported are trained models of "
+        f"{', '.join(supported_libraries())}; for a Pipeline, pass its last step and the transformed tables."
+    )
+
+
+def supported_libraries() -> tuple[str, ...]:
+    """Packages whose models can be read."""
+    return tuple(package for package, _ in _READERS)
+
+
+def as_loss(loss: Loss | Callable[..., Any], n_outputs: int) -> Loss:
+    """Wrap a user's gradient function; a Loss is returned as it is."""
+    if isinstance(loss, Loss):
+        return loss
+    return CustomLoss(loss, _no_values, n_outputs)
+
+
+def _no_values(y: FloatArray, raw: FloatArray) -> FloatArray:
+    raise UnsupportedModelError("loss: a gradient function has no loss values; pass a Loss with `values`.")

@@ -1,0 +1,212 @@
+"""LightGBM: ``LGBMModel`` and ``Booster``; gbdt, dart and rf.
+
+Shapes are read from the model text; rows are placed by ``predict(pred_leaf=True)``.
+
+LightGBM hides its start value in the leaves of the first iteration. It is read back from the roots and taken out, so
+that the first tree is judged at the start value, as it was grown. An rf hides it in every tree, and its trees are all
+judged at it. dart also shrinks it when the first tree is dropped and lets later trees make up for it, so there the
+constant parts of all trees together are the start value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import lightgbm
+import numpy as np
+from sklearn.utils.validation import _num_samples
+
+from unbiasedgbm import losses
+from unbiasedgbm.ensemble.adapters import as_loss, objectives
+from unbiasedgbm.ensemble.adapters.neutral import FloatArray, IntArray, Tree, TreeModel, UnsupportedModelError
+from unbiasedgbm.losses import Loss
+
+
+def read(model: Any, loss: Loss | Callable[..., Any] | None) -> TreeModel:
+    """Read an ``LGBMModel`` or a ``Booster``; trees after ``best_iteration`` are left out, as in its ``predict``."""
+    booster = model if isinstance(model, lightgbm.Booster) else model.booster_
+    header, blocks, parameters = _sections(booster.model_to_string())
+    n_outputs = int(header.get("num_tree_per_iteration", "1"))
+    averaged = "average_output" in header
+    start = _start_values(booster, blocks, n_outputs, averaged, parameters)
+    trees = tuple(
+        _tree(
+            block,
+            output=number % n_outputs,
+            iteration=0 if averaged else number // n_outputs,
+            start=start[number],
+            parts=len(blocks) // n_outputs if averaged else 1,
+        )
+        for number, block in enumerate(blocks)
+    )
+    base = np.array([start[k::n_outputs].sum() for k in range(n_outputs)]) / (
+        len(blocks) // n_outputs if averaged else 1
+    )
+    objective = header.get("objective", "custom")
+    return TreeModel(
+        library="lightgbm",
+        version=lightgbm.__version__,
+        trees=trees,
+        n_outputs=n_outputs,
+        feature_names=tuple(booster.feature_name()),
+        loss=_loss(objective, parameters, n_outputs) if loss is None else as_loss(loss, n_outputs),
+        bind=lambda X, n_jobs: _Rows(model, trees, X, n_jobs, base, averaged),
+        encode=objectives.ClassEncoder(model.classes_) if hasattr(model, "classes_") else objectives.encode_numbers,
+        class_weight=_class_weight(model, parameters),
+        limits=tuple(range(0, len(trees) + 1, n_outputs)),
+    )
+
+
+class _Rows:
+    """A table as a LightGBM model sees it."""
+
+    def __init__(
+        self, model: Any, trees: tuple[Tree, ...], X: Any, n_jobs: int | None, base: FloatArray, averaged: bool
+    ) -> None:
+        self._model = model
+        # LightGBM's raw score of an rf is the sum over its trees; its prediction is their mean.
+        self._parts = max(1, len(trees) // len(base)) if averaged else 1
+        self._X = X
+        self._threads = {} if n_jobs is None else {"num_threads": n_jobs}
+        self._base = base
+        # Leaf l of the library is node l + (number of splits): splits come first, so that node 0 is the root.
+        self._first_leaf = np.array([len(tree.left) // 2 for tree in trees], dtype=np.int32)
+
+    def base(self) -> FloatArray:
+        return np.tile(self._base, (_num_samples(self._X), 1))
+
+    def raw(self) -> FloatArray:
+        raw = self._model.predict(self._X, raw_score=True, **self._threads)
+        return np.asarray(raw, dtype=np.float64).reshape(-1, len(self._base)) / self._parts
+
+    def nodes(self, first: int, last: int) -> IntArray:
+        n_outputs = len(self._base)
+        leaves = self._model.predict(
+            self._X,
+            pred_leaf=True,
+            start_iteration=first // n_outputs,
+            num_iteration=(last - first) // n_outputs,
+            **self._threads,
+        )
+        return np.asarray(leaves, dtype=np.int32).reshape(-1, last - first) + self._first_leaf[first:last]
+
+
+def _sections(text: str) -> tuple[dict[str, str], list[dict[str, str]], dict[str, str]]:
+    """Header, one block of fields a tree, and parameters of a model text."""
+    body, _, tail = text.partition("end of trees")
+    header_text, *tree_texts = re.split(r"^Tree=\d+$", body, flags=re.MULTILINE)
+    header = _fields(header_text)
+    return header, [_fields(tree_text) for tree_text in tree_texts], dict(_PARAMETER.findall(tail))
+
+
+_PARAMETER = re.compile(r"^\[(\w+): (.*)\]$", flags=re.MULTILINE)
+
+
+def _fields(text: str) -> dict[str, str]:
+    """``key=value`` lines; a line without a value has an empty one."""
+    return {key: value for key, _, value in (line.partition("=") for line in text.splitlines() if line)}
+
+
+def _start_values(
+    booster: Any, blocks: list[dict[str, str]], n_outputs: int, averaged: bool, parameters: dict[str, str]
+) -> FloatArray:
+    """Constant part that LightGBM has put in each tree, shape (n_trees,), float64.
+
+    The text rounds inner values to six digits, so roots are read from the dump, and only of the trees that need it.
+    """
+    start = np.zeros(len(blocks))
+    dart = parameters.get("boosting") == "dart"
+    if parameters.get("boost_from_average", "1") == "0" or not blocks:
+        return start
+    # Putting the start value in resets a tree's shrinkage to 1; with a given init_score it stays the learning rate.
+    rate = float(parameters.get("learning_rate", "nan"))
+    if not (averaged or dart) and rate != 1.0 and float(blocks[0]["shrinkage"]) == rate:
+        return start
+    n_iterations = -1 if averaged or dart else 1
+    for number, tree in enumerate(booster.dump_model(num_iteration=n_iterations)["tree_info"]):
+        root = tree["tree_structure"]
+        start[number] = root.get("internal_value", root.get("leaf_value", 0.0))
+    if averaged:
+        for k in range(n_outputs):
+            start[k::n_outputs] = start[k::n_outputs].mean()
+    return start
+
+
+def _tree(block: dict[str, str], *, output: int, iteration: int, start: float, parts: int) -> Tree:
+    """One tree of the model text; ``parts`` trees are averaged."""
+    if block.get("is_linear", "0") == "1":
+        raise UnsupportedModelError("model: LightGBM's linear trees (linear_tree=True) have no constant leaves.")
+    n_leaves = int(block["num_leaves"])
+    n_splits = n_leaves - 1
+    left, right, source = (np.full(n_splits + n_leaves, -1, dtype=np.int32) for _ in range(3))
+    gain = np.zeros(n_splits + n_leaves)
+    value = np.zeros((n_splits + n_leaves, 1))
+    value[n_splits:, 0] = (_numbers(block["leaf_value"], np.float64) - start) / parts
+    if n_splits:
+        for side, key in ((left, "left_child"), (right, "right_child")):
+            child = _numbers(block[key], np.int32)
+            side[:n_splits] = np.where(child < 0, n_splits + ~child, child)
+        source[:n_splits] = _numbers(block["split_feature"], np.int32)
+        gain[:n_splits] = _numbers(block["split_gain"], np.float64)
+    return Tree(left, right, source, value, (output,), iteration, 1.0 / parts, gain)
+
+
+def _numbers(text: str, dtype: type) -> Any:
+    return np.array(text.split(), dtype=dtype)
+
+
+def _loss(objective: str, parameters: dict[str, str], n_outputs: int) -> Loss:
+    """The loss of an objective line, for example ``binary sigmoid:1``."""
+    name, *options = objective.split()
+    option = dict(part.split(":", 1) for part in options if ":" in part)
+    sigmoid = float(option.get("sigmoid", "1"))
+    if name == "binary":
+        return losses.LogLoss() if sigmoid == 1.0 else objectives.ScaledLogLoss(sigmoid)
+    if name == "multiclass":
+        return losses.MulticlassLogLoss(n_outputs)
+    if name == "multiclassova":
+        return objectives.OneVsRestLogLoss(n_outputs, sigmoid)
+    if name == "cross_entropy":
+        return losses.LogLoss()
+    if name == "huber":
+        return objectives.FixedHuberLoss(float(parameters["alpha"]))
+    simple = {
+        "regression": "squared_error",
+        "regression_l1": "absolute_error",
+        "quantile": "quantile",
+        "poisson": "poisson",
+        "gamma": "gamma",
+        "tweedie": "tweedie",
+    }
+    if name not in simple or "sqrt" in options:
+        raise objectives.unknown_objective("LightGBM", objective)
+    return losses.regression_loss(
+        simple[name],
+        quantile=float(parameters.get("alpha", "0.5")),
+        tweedie_power=float(parameters.get("tweedie_variance_power", "1.5")),
+    )
+
+
+def _class_weight(
+    model: Any, parameters: dict[str, str]
+) -> Callable[[FloatArray, FloatArray | None], FloatArray] | None:
+    """``scale_pos_weight``, ``is_unbalance`` and the estimator's ``class_weight``."""
+    positive = float(parameters.get("scale_pos_weight", "1"))
+    unbalanced = parameters.get("is_unbalance", "0") == "1"
+    by_class = getattr(model, "class_weight", None)
+    if by_class is not None:
+        return objectives.class_weights(model.classes_, by_class)
+    if positive == 1.0 and not unbalanced:
+        return None
+
+    def weights(y: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
+        n_positive = max(float((y > 0).sum()), 1.0)
+        n_negative = max(float((y <= 0).sum()), 1.0)
+        rarer = np.ones(2)
+        if unbalanced:
+            rarer = max(n_positive, n_negative) / np.array([n_negative, n_positive])
+        return rarer * np.array([1.0, positive])
+
+    return weights

@@ -1,0 +1,233 @@
+"""The neutral form of a foreign model: what an importance needs to know of it, and nothing else.
+
+A reader hands over the shape of each tree. Where a row lands is always asked of the library itself, so that thresholds,
+missing values and categories are never re-implemented here; `check_additive` then proves the reading on the given rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from unbiasedgbm.losses import Loss
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int32]
+
+# Node numbers that are asked for at once: 64 MiB, whatever the number of rows and trees.
+_CHUNK = 1 << 24
+
+
+class UnsupportedModelError(TypeError):
+    """The model, or a part of it, cannot be read."""
+
+
+class ModelMismatchError(RuntimeError):
+    """The model as it was read does not predict what the library predicts."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """One tree: its shape and its leaf values.
+
+    Attributes
+    ----------
+    left, right : ndarray of shape (n_nodes,), int32
+        Children; -1 at leaves. Node 0 is the root.
+    source : ndarray of shape (n_nodes,), int32
+        What the node is split by: a row of `TreeModel.sources`; -1 at leaves.
+    value : ndarray of shape (n_nodes, len(outputs)), float64
+        What a leaf adds to the raw prediction; learning rate, tree weight and averaging included.
+    outputs : tuple of int
+        The raw predictions that the tree adds to: one, or several if the leaves hold vectors.
+    iteration : int
+        Trees of one iteration share their gradients; all trees of a random forest do.
+    share : float
+        One over the number of trees that explain the same gradients of the same output side by side.
+    gain : ndarray of shape (n_nodes,), float64, or None
+        The library's own gain of each split, where it keeps one.
+    parent, depth, order : ndarrays of shape (n_nodes,), int32
+        Derived: the parent (-1 at the root), the distance from the root, and the nodes with parents before children.
+    """
+
+    left: IntArray
+    right: IntArray
+    source: IntArray
+    value: FloatArray
+    outputs: tuple[int, ...] = (0,)
+    iteration: int = 0
+    share: float = 1.0
+    gain: FloatArray | None = None
+    parent: IntArray = field(init=False)
+    depth: IntArray = field(init=False)
+    order: IntArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        n_nodes = len(self.left)
+        parent, depth, order = (np.full(n_nodes, -1, dtype=np.int32) for _ in range(3))
+        if not _walk_down(self.left, self.right, parent, depth, order):
+            raise UnsupportedModelError("A tree of the model is not a binary tree: a child is out of range or shared.")
+        object.__setattr__(self, "parent", parent)
+        object.__setattr__(self, "depth", depth)
+        object.__setattr__(self, "order", order)
+
+    @property
+    def is_split(self) -> npt.NDArray[np.bool_]:
+        """Whether each node is reachable and has children, shape (n_nodes,)."""
+        return (self.left >= 0) & (self.depth >= 0)
+
+
+class Rows(Protocol):
+    """A table as one model sees it: the library's own answers about its rows."""
+
+    def base(self) -> FloatArray:
+        """Raw prediction before the first tree, shape (n_rows, n_outputs)."""
+
+    def raw(self) -> FloatArray:
+        """The library's own raw prediction, shape (n_rows, n_outputs)."""
+
+    def nodes(self, first: int, last: int) -> IntArray:
+        """Node (leaf) of each row in the trees ``first`` to ``last - 1``, shape (n_rows, last - first)."""
+
+
+@dataclass(frozen=True, eq=False)
+class TreeModel:
+    """A trained ensemble in neutral form.
+
+    Attributes
+    ----------
+    library, version : str
+        Named in errors.
+    trees : tuple of Tree
+        In the order of training.
+    n_outputs : int
+        Raw predictions per row.
+    feature_names : tuple of str
+    loss : Loss
+        What the model was trained to minimise, on the scale of its raw predictions.
+    bind : callable
+        ``bind(X, n_jobs) -> Rows``.
+    encode : callable
+        ``encode(y) -> ndarray``: targets as the loss wants them.
+    class_weight : callable or None
+        ``class_weight(y, sample_weight) -> ndarray of shape (n_classes,)``: the weights that the model itself gave to
+        the classes, found from the encoded training targets.
+    sources : tuple of tuple of int
+        Features of each split source. The first ``n_features`` rows are the features themselves; a split by a
+        combination (a CatBoost CTR) is shared equally by its features.
+    limits : tuple of int
+        Tree numbers at which the library can begin or end when it places rows, from 0 to ``n_trees``.
+    precision : float
+        Relative precision of the library's own sum over trees.
+    """
+
+    library: str
+    version: str
+    trees: tuple[Tree, ...]
+    n_outputs: int
+    feature_names: tuple[str, ...]
+    loss: Loss
+    bind: Callable[[Any, int | None], Rows]
+    encode: Callable[[Any], FloatArray]
+    class_weight: Callable[[FloatArray, FloatArray | None], FloatArray] | None = None
+    sources: tuple[tuple[int, ...], ...] = ()
+    limits: tuple[int, ...] = ()
+    precision: float = 1e-9
+
+    def __post_init__(self) -> None:
+        if not self.sources:
+            object.__setattr__(self, "sources", tuple((j,) for j in range(len(self.feature_names))))
+        if not self.limits:
+            object.__setattr__(self, "limits", tuple(range(len(self.trees) + 1)))
+
+    @property
+    def name(self) -> str:
+        """Library and version, for messages."""
+        return f"{self.library} {self.version}"
+
+    def chunks(self, n_rows: int) -> Iterator[tuple[int, int]]:
+        """Ranges of trees whose node numbers for ``n_rows`` rows fit in memory."""
+        width = max(1, _CHUNK // max(n_rows, 1))
+        first = 0
+        for limit, following in zip(self.limits[1:], (*self.limits[2:], None), strict=True):
+            if following is None or following - first > width:
+                yield first, limit
+                first = limit
+
+
+def check_additive(model: TreeModel, rows: Rows, argument: str) -> None:
+    """Compare base score plus leaf values with the library's own raw prediction, row by row.
+
+    Parameters
+    ----------
+    model : TreeModel
+    rows : Rows
+    argument : str
+        The table's argument name, for the message.
+
+    Raises
+    ------
+    ModelMismatchError
+        If they differ by more than the library's floating point allows.
+    """
+    expected = rows.raw()
+    total = rows.base().copy()
+    largest = np.abs(total).max(initial=0.0)
+    for first, last in model.chunks(len(total)):
+        nodes = rows.nodes(first, last)
+        for tree, column in zip(model.trees[first:last], nodes.T, strict=True):
+            for position, output in enumerate(tree.outputs):
+                total[:, output] += tree.value[column, position]
+            largest = max(largest, np.abs(total).max(initial=0.0))
+    compare_raw(model, expected, total, float(largest), argument)
+
+
+def compare_raw(model: TreeModel, expected: FloatArray, total: FloatArray, largest: float, argument: str) -> None:
+    """Raise ModelMismatchError unless ``total`` equals ``expected`` to the library's precision.
+
+    Parameters
+    ----------
+    expected, total : ndarray of shape (n_rows, n_outputs), float64
+    largest : float
+        Largest partial sum on the way, which sets the scale of rounding errors.
+    """
+    if expected.shape != total.shape:
+        raise ModelMismatchError(
+            f"{model.name}: the raw prediction of {argument} has shape {expected.shape}, the trees as read give "
+            f"{total.shape}. This version of the library may store models in a way that is not known yet."
+        )
+    gap = float(np.abs(expected - total).max(initial=0.0))
+    if not gap <= model.precision * max(largest, 1e-6):
+        raise ModelMismatchError(
+            f"{model.name}: base score and leaf values as read differ from the model's own raw prediction of "
+            f"{argument} by up to {gap:.3g}. This version of the library may store models in a way that is not known "
+            "yet; the importance was not computed."
+        )
+
+
+@numba.njit(nogil=True, cache=True)
+def _walk_down(left, right, parent, depth, order):  # type: ignore[no-untyped-def]
+    """Fill parent, depth and a parents-first order; False if the children do not form a binary tree."""
+    n_nodes = len(left)
+    order[0] = 0
+    depth[0] = 0
+    end = 1
+    position = 0
+    while position < end:
+        node = order[position]
+        position += 1
+        if left[node] < 0:
+            continue
+        for child in (left[node], right[node]):
+            if child <= 0 or child >= n_nodes or depth[child] >= 0:
+                return False
+            parent[child] = node
+            depth[child] = depth[node] + 1
+            order[end] = child
+            end += 1
+    return True

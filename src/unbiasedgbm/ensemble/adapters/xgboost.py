@@ -1,0 +1,185 @@
+"""XGBoost: ``XGBModel`` and ``Booster``; gbtree and dart, parallel trees, vector leaves.
+
+Shapes are read from the JSON model; rows are placed by ``predict(pred_leaf=True)``. Trees that dart dropped while
+training cannot be known afterwards: each tree is judged on top of the trees before it, with their final weights.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import xgboost
+
+from unbiasedgbm import losses
+from unbiasedgbm.ensemble.adapters import as_loss, objectives
+from unbiasedgbm.ensemble.adapters.neutral import FloatArray, IntArray, Tree, TreeModel, UnsupportedModelError
+from unbiasedgbm.losses import Loss
+
+
+def read(model: Any, loss: Loss | Callable[..., Any] | None) -> TreeModel:
+    """Read an ``XGBModel`` (up to ``best_iteration``, as in its ``predict``) or a ``Booster`` (all trees)."""
+    booster = model if isinstance(model, xgboost.Booster) else model.get_booster()
+    learner = json.loads(bytes(booster.save_raw("json")))["learner"]
+    ensemble, tree_weight = _ensemble(learner["gradient_booster"])
+    n_outputs = max(1, int(learner["learner_model_param"]["num_class"]), _number(learner, "num_target"))
+    limits = [int(limit) for limit in ensemble["iteration_indptr"]]
+    n_iterations = len(limits) - 1
+    if booster is not model and getattr(model, "early_stopping_rounds", None) is not None:
+        n_iterations = min(n_iterations, model.best_iteration + 1)
+    parallel = max(1, int(ensemble["gbtree_model_param"]["num_parallel_tree"]))
+    trees = tuple(
+        _tree(ensemble["trees"][t], int(ensemble["tree_info"][t]), n_outputs, i, parallel, tree_weight[t])
+        for i in range(n_iterations)
+        for t in range(limits[i], limits[i + 1])
+    )
+    objective = learner["objective"]
+    return TreeModel(
+        library="xgboost",
+        version=xgboost.__version__,
+        trees=trees,
+        n_outputs=n_outputs,
+        feature_names=_feature_names(model, booster),
+        loss=_loss(objective, n_outputs) if loss is None else as_loss(loss, n_outputs),
+        bind=lambda X, n_jobs: _Rows(model, booster, X, n_jobs, limits[: n_iterations + 1], _base(learner, n_outputs)),
+        encode=objectives.ClassEncoder(model.classes_) if hasattr(model, "classes_") else objectives.encode_numbers,
+        class_weight=_class_weight(objective),
+        limits=tuple(limits[: n_iterations + 1]),
+        # XGBoost adds up leaf values in single precision.
+        precision=1e-5,
+    )
+
+
+class _Rows:
+    """A table as an XGBoost model sees it."""
+
+    def __init__(
+        self, model: Any, booster: Any, X: Any, n_jobs: int | None, limits: list[int], base: FloatArray
+    ) -> None:
+        self._booster = booster
+        self._limits = limits
+        self._base = base
+        self._matrix = X if isinstance(X, xgboost.DMatrix) else _matrix(model, booster, X, n_jobs)
+
+    def base(self) -> FloatArray:
+        return np.tile(self._base, (self._matrix.num_row(), 1))
+
+    def raw(self) -> FloatArray:
+        raw = self._booster.predict(self._matrix, output_margin=True, iteration_range=(0, len(self._limits) - 1))
+        return np.asarray(raw, dtype=np.float64).reshape(-1, len(self._base))
+
+    def nodes(self, first: int, last: int) -> IntArray:
+        span = (self._limits.index(first), self._limits.index(last))
+        leaves = self._booster.predict(self._matrix, pred_leaf=True, iteration_range=span)
+        return np.asarray(leaves).astype(np.int32).reshape(-1, last - first)
+
+
+def _matrix(model: Any, booster: Any, X: Any, n_jobs: int | None) -> Any:
+    """The table as the estimator's own ``predict`` would hand it over."""
+    missing = getattr(model, "missing", None)
+    return xgboost.DMatrix(
+        X,
+        missing=np.nan if missing is None else missing,
+        nthread=n_jobs,
+        feature_names=None if hasattr(X, "columns") else booster.feature_names,
+        feature_types=None if hasattr(X, "columns") else booster.feature_types,
+        enable_categorical=True,
+    )
+
+
+def _ensemble(gradient_booster: dict[str, Any]) -> tuple[dict[str, Any], FloatArray]:
+    """The trees and their weights; dart wraps a gbtree."""
+    if gradient_booster["name"] == "gbtree":
+        ensemble = gradient_booster["model"]
+        return ensemble, np.ones(len(ensemble["trees"]))
+    if gradient_booster["name"] == "dart":
+        return gradient_booster["gbtree"]["model"], np.array(gradient_booster["weight_drop"], dtype=np.float64)
+    raise UnsupportedModelError(f"model: XGBoost's booster={gradient_booster['name']!r} has no trees.")
+
+
+def _tree(stored: dict[str, Any], group: int, n_outputs: int, iteration: int, parallel: int, weight: float) -> Tree:
+    """One tree of the JSON model."""
+    left = np.array(stored["left_children"], dtype=np.int32)
+    right = np.where(left < 0, -1, np.array(stored["right_children"], dtype=np.int32)).astype(np.int32)
+    source = np.where(left < 0, -1, np.array(stored["split_indices"], dtype=np.int32)).astype(np.int32)
+    size = max(1, int(stored["tree_param"]["size_leaf_vector"]))
+    if size == 1:
+        value = np.array(stored["split_conditions"], dtype=np.float64)[:, None]
+    elif "leaf_weights" in stored:
+        # The right child of a leaf is its row in the table of leaf vectors.
+        vectors = np.array(stored["leaf_weights"], dtype=np.float64).reshape(-1, size)
+        value = np.zeros((len(left), size))
+        value[left < 0] = vectors[np.array(stored["right_children"])[left < 0]]
+    else:
+        value = np.array(stored["base_weights"], dtype=np.float64).reshape(-1, size)
+    value[left >= 0] = 0.0
+    return Tree(
+        left,
+        right,
+        source,
+        value * weight,
+        outputs=(group,) if size == 1 else tuple(range(n_outputs)),
+        iteration=iteration,
+        share=1.0 / parallel,
+        gain=np.array(stored["loss_changes"], dtype=np.float64),
+    )
+
+
+def _number(learner: dict[str, Any], key: str) -> int:
+    return int(learner["learner_model_param"].get(key, "1"))
+
+
+def _base(learner: dict[str, Any], n_outputs: int) -> FloatArray:
+    """Base score on the raw scale, shape (n_outputs,): XGBoost stores it on the scale of the predictions."""
+    stored = np.array(json.loads(learner["learner_model_param"]["base_score"]), dtype=np.float64).reshape(-1)
+    base = np.broadcast_to(stored, (n_outputs,)).copy()
+    name = learner["objective"]["name"]
+    if name in ("binary:logistic", "reg:logistic", "binary:logitraw"):
+        return np.log(base / (1 - base))
+    if name in ("count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "survival:aft"):
+        return np.log(base)
+    return base
+
+
+def _feature_names(model: Any, booster: Any) -> tuple[str, ...]:
+    if booster.feature_names is not None:
+        return tuple(booster.feature_names)
+    return tuple(f"f{j}" for j in range(booster.num_features()))
+
+
+def _loss(objective: dict[str, Any], n_outputs: int) -> Loss:
+    """The loss of the JSON model's objective."""
+    name = objective["name"]
+    if name in ("multi:softmax", "multi:softprob"):
+        return losses.MulticlassLogLoss(n_outputs)
+    if n_outputs > 1:
+        raise objectives.unknown_objective("XGBoost", f"{name} with {n_outputs} targets")
+    if name in ("binary:logistic", "binary:logitraw", "reg:logistic"):
+        return losses.LogLoss()
+    if name == "reg:pseudohubererror":
+        return objectives.PseudoHuberLoss(float(objective["pseudo_huber_param"]["huber_slope"]))
+    if name == "reg:quantileerror":
+        levels = np.array(json.loads(objective["quantile_loss_param"]["quantile_alpha"])).reshape(-1)
+        return losses.QuantileLoss(float(levels[0]))
+    if name == "reg:tweedie":
+        return losses.TweedieLoss(float(objective["tweedie_regression_param"]["tweedie_variance_power"]))
+    simple: dict[str, type[Loss]] = {
+        "reg:squarederror": losses.SquaredError,
+        "reg:absoluteerror": losses.AbsoluteError,
+        "count:poisson": losses.PoissonLoss,
+        "reg:gamma": losses.GammaLoss,
+    }
+    if name not in simple:
+        raise objectives.unknown_objective("XGBoost", name)
+    return simple[name]()
+
+
+def _class_weight(objective: dict[str, Any]) -> Callable[[FloatArray, FloatArray | None], FloatArray] | None:
+    """``scale_pos_weight``."""
+    positive = float(objective.get("reg_loss_param", {}).get("scale_pos_weight", "1"))
+    if math.isclose(positive, 1.0):
+        return None
+    return lambda y, sample_weight: np.array([1.0, positive])

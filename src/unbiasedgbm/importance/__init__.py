@@ -1,0 +1,1 @@
+"""Feature importance judged by rows that did not choose the splits."""

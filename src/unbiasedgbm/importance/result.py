@@ -1,0 +1,230 @@
+"""The result of an importance: values with standard errors, tests, intervals, a table and a plot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+# A p-value is a statement about what could have happened by chance, and that is never impossible.
+SMALLEST_P = float(np.finfo(np.float64).tiny)
+
+
+@dataclass(frozen=True, eq=False)
+class Importance:
+    """Importance of every feature, with what is known of its chance error.
+
+    Values are neither clipped nor normalised: positive helps on unseen rows, zero is useless, negative is harmful.
+
+    Attributes
+    ----------
+    method : str
+        What was computed, for titles and tables.
+    feature_names : tuple of str
+    importance : ndarray of shape (n_features,), float64
+    se : ndarray of shape (n_features,), float64
+        Standard errors; NaN where the method has none.
+    n_splits : ndarray of shape (n_features,), int64
+        Splits that gave a score.
+    level : float
+        Confidence level of the intervals.
+    per_tree : ndarray of shape (n_trees, n_features), float64, or None
+    per_class : ndarray of shape (n_outputs, n_features), float64, or None
+    per_depth : ndarray of shape (depth, n_features), float64, or None
+        By the depth of the split; the root has depth 0.
+    groups : Importance or None
+        The groups that were asked for, tested together.
+    settings : mapping
+        The arguments behind the numbers.
+    """
+
+    method: str
+    feature_names: tuple[str, ...]
+    importance: FloatArray
+    se: FloatArray
+    n_splits: IntArray
+    level: float = 0.95
+    per_tree: FloatArray | None = None
+    per_class: FloatArray | None = None
+    per_depth: FloatArray | None = None
+    groups: Importance | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def z(self) -> FloatArray:
+        """Importance in standard errors; 0 for a feature without a score."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(self.importance == 0.0, self.importance * self.se, self.importance / self.se)
+
+    @property
+    def p_value(self) -> FloatArray:
+        """One-sided: how likely a useless feature scores this high. 1 for a feature without a score, never 0."""
+        p = np.maximum(stats.norm.sf(self.z), SMALLEST_P)
+        return np.where((self.n_splits == 0) & ~np.isnan(self.se), 1.0, p)
+
+    @property
+    def p_adjusted(self) -> FloatArray:
+        """Benjamini–Hochberg adjusted p-values: of the features below q, a share of q is expected to be false."""
+        return benjamini_hochberg(self.p_value)
+
+    @property
+    def ci_low(self) -> FloatArray:
+        """Lower end of the two-sided confidence interval."""
+        return self.importance - self._half_width()
+
+    @property
+    def ci_high(self) -> FloatArray:
+        """Upper end of the two-sided confidence interval."""
+        return self.importance + self._half_width()
+
+    @property
+    def importances_mean(self) -> FloatArray:
+        """`importance`, by scikit-learn's name."""
+        return self.importance
+
+    @property
+    def importances_std(self) -> FloatArray:
+        """`se`, by scikit-learn's name."""
+        return self.se
+
+    def _half_width(self) -> FloatArray:
+        return self.se * stats.norm.isf((1.0 - self.level) / 2.0)
+
+    def ranking(self) -> IntArray:
+        """Feature numbers from the most to the least important, ties in column order."""
+        return np.argsort(-self.importance, kind="stable")
+
+    def to_frame(self, backend: str = "pandas") -> Any:
+        """Table with one row a feature, the most important first.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, default="pandas"
+
+        Returns
+        -------
+        data frame
+            Columns feature, importance, se, z, p_value, ci_low, ci_high, n_splits, p_adjusted.
+        """
+        order = self.ranking()
+        columns: dict[str, Any] = {"feature": [self.feature_names[j] for j in order]}
+        for name in ("importance", "se", "z", "p_value", "ci_low", "ci_high", "n_splits", "p_adjusted"):
+            columns[name] = getattr(self, name)[order]
+        return frame_from_columns(columns, backend)
+
+    def plot(self, ax: Any = None, *, max_features: int = 20) -> Any:
+        """Bars with confidence whiskers, sorted, with a line at zero.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Drawn on; a new figure otherwise.
+        max_features : int, default=20
+            The most important ones are shown.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        order = self.ranking()[:max_features]
+        if ax is None:
+            _, ax = import_pyplot().subplots(figsize=(6.4, 1.2 + 0.28 * len(order)), layout="constrained")
+        place = np.arange(len(order))
+        colours = ["#b3b3b3" if p > 1.0 - self.level else "#2b6cb0" for p in np.nan_to_num(self.p_value[order])]
+        ax.barh(place, self.importance[order], color=colours, height=0.7)
+        if np.isfinite(self.se[order]).any():
+            ax.errorbar(
+                self.importance[order],
+                place,
+                xerr=np.nan_to_num(self._half_width()[order]),
+                fmt="none",
+                ecolor="#1a202c",
+                elinewidth=1.0,
+                capsize=2.5,
+            )
+        ax.axvline(0.0, color="#1a202c", linewidth=0.8)
+        ax.set_yticks(place, [self.feature_names[j] for j in order])
+        ax.invert_yaxis()
+        ax.set_xlabel(self.method)
+        ax.spines[["top", "right"]].set_visible(False)
+        return ax
+
+    def __repr__(self) -> str:
+        lines = [f"{self.method}: {len(self.feature_names)} features"]
+        for j in self.ranking()[:10]:
+            lines.append(
+                f"  {self.feature_names[j]:<20.20} {self.importance[j]: .4g} ± {self.se[j]:.2g}"
+                f"  (z = {self.z[j]:.2f}, p = {self.p_value[j]:.2g})"
+            )
+        if len(self.feature_names) > 10:
+            lines.append("  …")
+        return "\n".join(lines)
+
+
+def benjamini_hochberg(p: FloatArray) -> FloatArray:
+    """Benjamini–Hochberg step-up adjustment; NaN stays NaN and does not count.
+
+    Parameters
+    ----------
+    p : ndarray of shape (n,), float64
+
+    Returns
+    -------
+    ndarray of shape (n,), float64
+    """
+    adjusted = np.full(len(p), np.nan)
+    known = np.flatnonzero(~np.isnan(p))
+    if len(known):
+        adjusted[known] = stats.false_discovery_control(p[known], method="bh")
+    return adjusted
+
+
+def frame_from_columns(columns: Mapping[str, Any], backend: str) -> Any:
+    """Native data frame of the named package."""
+    try:
+        return nw.from_dict(dict(columns), backend=backend).to_native()  # type: ignore[arg-type]
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            f"to_frame(backend={backend!r}) needs {backend}: pip install {backend}, or name another backend."
+        ) from error
+
+
+def import_pyplot() -> Any:
+    """matplotlib.pyplot, or an error that says how to get it."""
+    try:
+        import matplotlib.pyplot
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("Plots need matplotlib: pip install 'unbiasedgbm[plot]'.") from error
+    return matplotlib.pyplot
+
+
+def group_names(groups: Mapping[str, Sequence[str | int]] | None, feature_names: Sequence[str]) -> dict[str, IntArray]:
+    """Feature numbers of each group, checked.
+
+    Parameters
+    ----------
+    groups : mapping from group name to feature names or numbers, or None
+    feature_names : sequence of str
+
+    Returns
+    -------
+    dict from group name to ndarray, int64
+    """
+    number = {name: j for j, name in enumerate(feature_names)}
+    members: dict[str, IntArray] = {}
+    for group, features in (groups or {}).items():
+        if isinstance(features, str) or not len(features):
+            raise ValueError(f"groups[{group!r}] must be a list with at least one feature, got {features!r}.")
+        unknown = [f for f in features if f not in number and not (isinstance(f, int) and 0 <= f < len(feature_names))]
+        if unknown:
+            raise ValueError(f"groups[{group!r}] names {unknown[0]!r}, which is not a feature of the model.")
+        members[group] = np.unique(np.array([number[f] if f in number else int(f) for f in features], dtype=np.int64))
+    return members

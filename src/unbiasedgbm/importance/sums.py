@@ -1,0 +1,244 @@
+"""Kernels of the unbiased gain: sums over the rows of each node, scores of the splits, contributions of the rows.
+
+Names follow the design: g and h are first and second derivatives, G and H their sums over training rows, a prime
+marks held-out rows. ``node`` holds the leaf of each row. A row with h = 0 has weight zero and takes no part.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from unbiasedgbm.kernels import kernel
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int32]
+
+# Columns of the held-out sums.
+N, G, H, GH, HH = range(5)
+
+
+@kernel
+def sum_training_rows(
+    node: IntArray, g: FloatArray, h: FloatArray, order: IntArray, parent: IntArray, total: FloatArray
+) -> None:
+    """Σg and Σh of the training rows in every node.
+
+    Parameters
+    ----------
+    node : ndarray of shape (n_rows,), int32
+    g, h : ndarray of shape (n_rows,), float64
+    order, parent : ndarray of shape (n_nodes,), int32
+        See `Tree`; unreached nodes are -1 at the end of ``order``.
+    total : ndarray of shape (n_nodes, 2), float64, zeros; written
+    """
+    for i in range(len(node)):
+        v = node[i]
+        if h[i] != 0.0:
+            total[v, 0] += g[i]
+            total[v, 1] += h[i]
+    for position in range(len(order) - 1, 0, -1):
+        v = order[position]
+        if v >= 0:
+            total[parent[v], 0] += total[v, 0]
+            total[parent[v], 1] += total[v, 1]
+
+
+@kernel
+def sum_held_out_rows(
+    node: IntArray, g: FloatArray, h: FloatArray, order: IntArray, parent: IntArray, total: FloatArray
+) -> None:
+    """Row count, Σg', Σh', Σg'h' and Σh'² of the held-out rows in every node.
+
+    Parameters
+    ----------
+    node, g, h, order, parent
+        As in `sum_training_rows`.
+    total : ndarray of shape (n_nodes, 5), float64, zeros; written
+    """
+    for i in range(len(node)):
+        v = node[i]
+        if h[i] != 0.0:
+            total[v, N] += 1.0
+            total[v, G] += g[i]
+            total[v, H] += h[i]
+            total[v, GH] += g[i] * h[i]
+            total[v, HH] += h[i] * h[i]
+    for position in range(len(order) - 1, 0, -1):
+        v = order[position]
+        if v >= 0:
+            for column in range(5):
+                total[parent[v], column] += total[v, column]
+
+
+@kernel
+def expected_ratio(total: FloatArray, v: int, k: float) -> float:
+    """r: the mean over all k-subsets of a node's held-out rows of Σg'/Σh', to second order; exact if h' is constant.
+
+    Parameters
+    ----------
+    total : ndarray of shape (n_nodes, 5), float64
+    v : int
+        The node.
+    k : float
+        Rows drawn, at most the rows in the node.
+    """
+    n = total[v, N]
+    ratio = total[v, G] / total[v, H]
+    if k >= n:
+        return ratio
+    mean = total[v, H] / n
+    s_hh = (total[v, HH] - total[v, H] * mean) / (n - 1.0)
+    s_gh = (total[v, GH] - total[v, G] * mean) / (n - 1.0)
+    return ratio + (1.0 / k - 1.0 / n) * (ratio * s_hh - s_gh) / (mean * mean)
+
+
+@kernel
+def score_splits(
+    left: IntArray,
+    right: IntArray,
+    train: FloatArray,
+    held: FloatArray,
+    scale: float,
+    min_rows: float,
+    score: FloatArray,
+    per_g: FloatArray,
+    per_h: FloatArray,
+) -> None:
+    """Unbiased gain of every split, and what a held-out row adds to it.
+
+    The score is ``scale [G_L r_L + G_R r_R − G_I r_I]``. To first order it is a sum over the held-out rows: a row that
+    falls in child c adds ``per_g[c] g − per_h[c] h`` to the split above c.
+
+    Parameters
+    ----------
+    left, right : ndarray of shape (n_nodes,), int32
+    train : ndarray of shape (n_nodes, 2), float64
+    held : ndarray of shape (n_nodes, 5), float64
+    scale : float
+        1/(2n), times the tree's share.
+    min_rows : float
+        Splits with fewer held-out rows in the smaller child get no score.
+    score : ndarray of shape (n_nodes,), float64; written
+        NaN at leaves and at splits without a score.
+    per_g, per_h : ndarray of shape (n_nodes,), float64; written
+        Zero below splits without a score, and at the root.
+    """
+    per_g[0] = 0.0
+    per_h[0] = 0.0
+    for v in range(len(left)):
+        score[v] = math.nan
+        if left[v] < 0:
+            continue
+        k = min(held[left[v], N], held[right[v], N])
+        if k < min_rows:
+            per_g[left[v]] = 0.0
+            per_h[left[v]] = 0.0
+            per_g[right[v]] = 0.0
+            per_h[right[v]] = 0.0
+            continue
+        total = -train[v, 0] * expected_ratio(held, v, k)
+        weight_v = scale * train[v, 0] * _small_sample(held[v, N]) / held[v, H]
+        ratio_v = held[v, G] / held[v, H]
+        for c in (left[v], right[v]):
+            total += train[c, 0] * expected_ratio(held, c, k)
+            weight_c = scale * train[c, 0] * _small_sample(held[c, N]) / held[c, H]
+            per_g[c] = weight_c - weight_v
+            per_h[c] = weight_c * held[c, G] / held[c, H] - weight_v * ratio_v
+        score[v] = scale * total
+
+
+@kernel
+def _small_sample(n: float) -> float:
+    """Deviations from a mean of n rows are too small by √((n − 1)/n), for the mean follows the rows."""
+    return math.sqrt(n / (n - 1.0))
+
+
+@kernel
+def add_contributions(
+    node: IntArray,
+    g: FloatArray,
+    h: FloatArray,
+    parent: IntArray,
+    source: IntArray,
+    per_g: FloatArray,
+    per_h: FloatArray,
+    source_start: IntArray,
+    source_feature: IntArray,
+    psi: FloatArray,
+) -> None:
+    """Add what each held-out row contributes through one tree to the features on its path.
+
+    Parameters
+    ----------
+    node, g, h, parent
+        As in `sum_training_rows`.
+    source : ndarray of shape (n_nodes,), int32
+    per_g, per_h : ndarray of shape (n_nodes,), float64
+        From `score_splits`.
+    source_start, source_feature : ndarray, int32
+        Features of source s: ``source_feature[source_start[s]:source_start[s + 1]]``, with equal shares.
+    psi : ndarray of shape (n_rows, n_features), float64; added to
+    """
+    for i in range(len(node)):
+        v = node[i]
+        if h[i] == 0.0:
+            continue
+        while parent[v] >= 0:
+            part = per_g[v] * g[i] - per_h[v] * h[i]
+            v = parent[v]
+            first = source_start[source[v]]
+            last = source_start[source[v] + 1]
+            for position in range(first, last):
+                psi[i, source_feature[position]] += part / (last - first)
+
+
+@kernel
+def credit_splits(
+    score: FloatArray,
+    order: IntArray,
+    depth: IntArray,
+    source: IntArray,
+    source_start: IntArray,
+    source_feature: IntArray,
+    of_tree: FloatArray,
+    of_class: FloatArray,
+    of_depth: FloatArray,
+    n_splits: npt.NDArray[np.int64],
+) -> int:
+    """Credit the scores of a tree's splits to their features.
+
+    Parameters
+    ----------
+    score : ndarray of shape (n_nodes,), float64
+        From `score_splits`.
+    order, depth, source : ndarray of shape (n_nodes,), int32
+    source_start, source_feature : ndarray, int32
+        As in `add_contributions`.
+    of_tree, of_class : ndarray of shape (n_features,), float64; added to
+    of_depth : ndarray of shape (max_depth, n_features), float64; added to
+    n_splits : ndarray of shape (n_features,), int64; added to
+
+    Returns
+    -------
+    int
+        Number of splits that have a score.
+    """
+    judged = 0
+    for position in range(len(order)):
+        v = order[position]
+        if v < 0 or math.isnan(score[v]):
+            continue
+        judged += 1
+        first = source_start[source[v]]
+        last = source_start[source[v] + 1]
+        for place in range(first, last):
+            j = source_feature[place]
+            part = score[v] / (last - first)
+            of_tree[j] += part
+            of_class[j] += part
+            of_depth[depth[v], j] += part
+            n_splits[j] += 1
+    return judged

@@ -25,6 +25,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_consistent_length, column_or_1d
+from sklearn.utils import estimator_checks as checks
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
 
 from unbiasedgbm.categories import MAX_LEVELS
 from unbiasedgbm.frames import Schema, Table, learn_schema
@@ -374,11 +379,28 @@ def test_any_table_with_the_arrow_stream_interface():
     np.testing.assert_array_equal(read(Stream(build(MIXED, "pyarrow")))[1], MIXED_BLOCK)
 
 
-def test_small_and_large_pandas_frames_read_alike():
-    small = pd.DataFrame({"b": [True, False], "i": [1, 2], "u": np.array([3, 4], dtype=np.uint64), "x": [NAN, 0.5]})
-    large = pd.concat([small] * 10_000, ignore_index=True)
-    np.testing.assert_array_equal(read(large)[1][:2], read(small)[1])
-    np.testing.assert_array_equal(read(large[["i", "u", "x"]])[1][:2], read(small[["i", "u", "x"]])[1])
+@pytest.mark.parametrize(
+    "convert",
+    [pa.Table.to_pandas, lambda table: table.to_pandas(types_mapper=pd.ArrowDtype), pl.from_arrow, pa.table],
+    ids=["pandas", "pandas_arrow", "polars", "pyarrow"],
+)
+@pytest.mark.parametrize("names", ["biufx", "iux", "fi", "uI", "fs", "b", "I"])
+def test_small_and_large_frames_read_alike(convert, names):
+    columns = {
+        "b": pa.array([True, False]),
+        "i": pa.array([1, 2**60 + 1]),
+        "u": pa.array([2**64 - 1, 4], pa.uint64()),
+        "f": pa.array([0.1, 2.0], pa.float32()),
+        "s": pa.array([None, 2**15 - 1], pa.int16()),
+        "x": pa.array([None, 0.5]),
+        "I": pa.array([None, 2**50 + 1]),
+    }
+    small = pa.table({name: columns[name] for name in names})
+    large = pa.concat_tables([small] * 10_000).combine_chunks()
+    block = read(convert(small))[1]
+    np.testing.assert_array_equal(read(convert(large))[1], np.tile(block, (10_000, 1)))
+    expected = [[math.nan if cell is None else float(cell) for cell in columns[name].to_pylist()] for name in names]
+    np.testing.assert_array_equal(block, np.transpose(expected))
 
 
 @pytest.mark.parametrize("backend", ["pandas", "polars", "pyarrow"])
@@ -606,6 +628,13 @@ def test_a_numeric_column_stays_numeric(later):
     schema, _ = learn_schema(pd.DataFrame({"a": [1.0, 2.0], "b": [1, 2]}))
     with pytest.raises(ValueError, match=r"Column 'a' holds text or categories .*numeric during fit"):
         schema.read(pd.DataFrame({"a": later, "b": [1, 2]}))
+
+
+@pytest.mark.parametrize("empty", [pl.Series([None], dtype=pl.String), pl.Series([None], dtype=pl.Categorical)])
+def test_an_empty_column_of_text_may_stand_for_missing_numbers(empty):
+    schema, _ = learn_schema(pl.DataFrame({"a": [1.0], "b": [2.0]}))
+    for X in (pl.DataFrame({"a": empty, "b": [1]}), pl.DataFrame({"a": empty, "b": [1]}).to_arrow()):
+        np.testing.assert_array_equal(schema.read(X).block(0, 1), [[NAN, 1]])
 
 
 # bad input
@@ -872,3 +901,63 @@ def test_no_frame_library_is_imported():
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+# scikit-learn
+
+
+class Reader(ClassifierMixin, BaseEstimator):
+    """The smallest classifier that reads its tables here."""
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        return tags
+
+    def fit(self, X, y):
+        self.schema_, table = learn_schema(X)
+        table.block(0, table.n_rows)
+        y = column_or_1d(y)
+        check_consistent_length(y, np.empty(table.n_rows))
+        check_classification_targets(y)
+        self.classes_ = np.unique(y)
+        self.n_features_in_ = table.n_features
+        if table.feature_names is not None:
+            self.feature_names_in_ = np.array(table.feature_names, dtype=object)
+        return self
+
+    def predict(self, X):
+        check_is_fitted(self)
+        table = self.schema_.read(X, estimator_name=type(self).__name__)
+        first = np.nan_to_num(table.block(0, table.n_rows)[:, 0])
+        return self.classes_[(first > 0.5).astype(int) % len(self.classes_)]
+
+
+TABLE_CHECKS = [
+    checks.check_complex_data,
+    checks.check_dataframe_column_names_consistency,
+    checks.check_dict_unchanged,
+    checks.check_dtype_object,
+    checks.check_estimator_sparse_array,
+    checks.check_estimator_sparse_matrix,
+    checks.check_estimator_sparse_tag,
+    checks.check_estimators_dtypes,
+    checks.check_estimators_empty_data_messages,
+    checks.check_estimators_pickle,
+    checks.check_f_contiguous_array_estimator,
+    checks.check_fit1d,
+    checks.check_fit2d_1feature,
+    checks.check_fit2d_1sample,
+    checks.check_fit2d_predict1d,
+    checks.check_methods_sample_order_invariance,
+    checks.check_methods_subset_invariance,
+    checks.check_n_features_in,
+    checks.check_n_features_in_after_fitting,
+    checks.check_readonly_memmap_input,
+]
+
+
+@pytest.mark.parametrize("check", TABLE_CHECKS, ids=lambda check: check.__name__)
+def test_scikit_learn_checks_of_tables(check):
+    check("Reader", Reader())

@@ -95,6 +95,9 @@ def numeric_reader(column: RawColumn, label: str) -> Reader:
         If the column holds text or categories.
     """
     if is_categorical(column, label):
+        if isinstance(column, nw.Series) and column.null_count() == len(column):
+            # a file's empty column is often read as text
+            return partial(read_array, np.broadcast_to(np.float64(np.nan), len(column)))
         raise ValueError(f"{label} holds text or categories where numbers are expected.")
     if isinstance(column, np.ndarray):
         return partial(read_array, _object_numbers(column) if column.dtype.kind == "O" else column)
@@ -118,7 +121,7 @@ def factorize(column: RawColumn, label: str) -> tuple[Sequence[object], NDArray[
     is_text = is_categorical(column, label)
     if isinstance(column, np.ndarray):
         return _factorize_array(column)
-    native = column.to_native()
+    native: Any = column.to_native()
     if column.implementation.is_pandas_like():
         if hasattr(native, "cat") and hasattr(native.cat, "codes"):
             values = [_category_cell(cell) for cell in native.cat.categories.tolist()]
@@ -128,7 +131,7 @@ def factorize(column: RawColumn, label: str) -> tuple[Sequence[object], NDArray[
     arrow_type: Any = getattr(native, "type", None)
     if hasattr(arrow_type, "value_type"):
         # to_numpy() of an Arrow dictionary would read a null as the last level
-        decoded: nw.Series[Any] = nw.new_series(column.name, native.cast(arrow_type.value_type), backend="pyarrow")
+        decoded = nw.from_native(native.cast(arrow_type.value_type), series_only=True)
         return factorize(raw_column(decoded), label)
     if is_text:
         return _factorize_text(column.cast(nw.String) if str(arrow_type) == "string_view" else column)
@@ -215,14 +218,12 @@ def _factorize_array(values: NDArray[Any]) -> tuple[Sequence[object], NDArray[np
         start = part * _CHUNK
         codes[start : start + len(chunk)] = np.fromiter(map(position_of.__getitem__, chunk), np.int64, len(chunk))
     cells = list(position_of)
-    if any(_is_number_but_not_bool(cell) for cell in _cell_types(values)):
+    if any(isinstance(cell, bool | np.bool_ | numbers.Real | Decimal) and cell in (0, 1) for cell in cells):
         # True and 1 are one level; which of them came first must not show
-        cells = [int(cell) if isinstance(cell, bool | np.bool_) else cell for cell in cells]
+        types = _cell_types(values)
+        if any(issubclass(cell, numbers.Real | Decimal) and not issubclass(cell, bool) for cell in types):
+            cells = [int(cell) if isinstance(cell, bool | np.bool_) else cell for cell in cells]
     return cells, codes
-
-
-def _is_number_but_not_bool(cell: type) -> bool:
-    return issubclass(cell, numbers.Real | Decimal) and not issubclass(cell, bool)
 
 
 def _factorize_text(series: nw.Series[Any]) -> tuple[Sequence[object], NDArray[np.int64]]:

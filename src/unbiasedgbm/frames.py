@@ -69,10 +69,13 @@ class Table:
         index = slice(start, stop) if self._rows is None else self._rows[start:stop]
         if self._base is not None and not self._columns:
             return np.ascontiguousarray(self._base[index], dtype=np.float64)
-        if self._base is not None:
-            result = np.array(self._base[index], dtype=np.float64, order="C")
-        else:
-            result = np.empty((len(range(self.n_rows)[start:stop]), self.n_features))
+        if self._base is None:
+            # gather by columns, then turn at once: writing columns into rows is three times slower
+            turned = np.empty((self.n_features, len(range(self.n_rows)[start:stop])))
+            for feature, read in self._columns.items():
+                turned[feature] = read(index)
+            return np.ascontiguousarray(turned.T)
+        result = np.array(self._base[index], dtype=np.float64, order="C")
         for feature, read in self._columns.items():
             result[:, feature] = read(index)
         return result
@@ -160,7 +163,7 @@ class Schema:
             text; if a level is unknown and ``handle_unknown`` is ``"error"``.
         """
         # the way of a single row through predict: no more than these checks
-        if type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and self._all_numeric and len(X) > 0:
+        if type(X) is np.ndarray and X.dtype.kind in "fiub" and X.ndim == 2 and self._all_numeric and len(X) > 0:
             if self.feature_names is not None:
                 self._check_names(None, estimator_name)
             self._check_n_features(X.shape[1], estimator_name)

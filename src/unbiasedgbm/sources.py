@@ -15,8 +15,15 @@ from numpy.typing import NDArray
 
 from .columns import RawColumn, raw_column
 
-# Cells up to which a pandas frame of numbers is copied at once instead of read by columns.
+# Cells up to which a frame of numbers is copied at once instead of read by columns.
 _SMALL_TABLE = 1 << 14
+
+# Types whose nulls become NaN when a frame is turned into one array.
+_PLAIN_TYPES = (
+    *(nw.Int8, nw.Int16, nw.Int32, nw.Int64),
+    *(nw.UInt8, nw.UInt16, nw.UInt32, nw.UInt64),
+    *(nw.Float32, nw.Float64),
+)
 
 
 @dataclass(frozen=True)
@@ -144,12 +151,18 @@ def _open_frame(frame: nw.DataFrame[Any]) -> Source:
 
 
 def _small_array(frame: nw.DataFrame[Any]) -> NDArray[Any] | None:
-    """A small pandas frame of plain numbers as one array, copied: for a few rows this is much faster than columns."""
-    if not 0 < frame.shape[0] * frame.shape[1] <= _SMALL_TABLE or not frame.implementation.is_pandas_like():
+    """A small frame of plain numbers as one array, copied: for a few rows this is much faster than columns."""
+    if not 0 < frame.shape[0] * frame.shape[1] <= _SMALL_TABLE:
         return None
-    native: Any = frame.to_native()
-    if not all(isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in set(native.dtypes)):
+    if frame.implementation.is_pandas_like():
+        native: Any = frame.to_native()
+        convert = native.to_numpy
+        plain = all(isinstance(dtype, np.dtype) and dtype.kind in "biuf" for dtype in set(native.dtypes))
+    else:
+        convert = frame.to_numpy
+        plain = all(isinstance(dtype, _PLAIN_TYPES) for dtype in frame.schema.dtypes())
+    if not plain:
         return None
-    array = np.asarray(native.to_numpy())
+    array = np.asarray(convert())
     # booleans beside numbers come as objects
     return array if array.dtype.kind in "biuf" else None

@@ -1,0 +1,44 @@
+"""What all variants of UnbiasedGBM share."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from experiments.methods.base import Method, Params, boosting_space
+
+
+class UnbiasedGBMVariant(Method):
+    """UnbiasedGBM with some of its parameters fixed; categories by dtype.
+
+    Attributes
+    ----------
+    fixed : dict
+        Parameters of the variant; everything else is the library's default.
+    """
+
+    package = "unbiasedgbm"
+    tuned = True
+    fixed: ClassVar[dict[str, Any]] = {}
+
+    def estimator(self, task: str, params: Params, seed: int, threads: int) -> Any:
+        """Return the classifier or the regressor."""
+        from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor
+
+        kind = UnbiasedGBMRegressor if task == "regression" else UnbiasedGBMClassifier
+        return kind(**{"random_state": seed, "n_jobs": threads, **self.fixed, **params})
+
+    def suggest(self, trial: Any, scale: str) -> dict[str, Any]:
+        """Draw from the paper's search space."""
+        return {
+            **boosting_space(trial, scale),
+            "min_samples_leaf": trial.suggest_int("min_samples_leaf", 2, 20, log=True),
+            "min_split_gain": trial.suggest_float("min_split_gain", -0.1, 0.1),
+        }
+
+    @property
+    def version(self) -> str:
+        """Our version and a digest of our sources: two states of a development version must not look alike."""
+        from experiments.provenance import source_digest
+        from unbiasedgbm._version import __version__
+
+        return f"{__version__}+{source_digest('unbiasedgbm')}"

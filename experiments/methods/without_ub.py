@@ -1,0 +1,15 @@
+"""The paper's ablation without unbiased gain."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from experiments.methods.ours import UnbiasedGBMVariant
+
+
+class WithoutUB(UnbiasedGBMVariant):
+    """The split is judged by the rows that chose the feature, with their own gain."""
+
+    name = "without_ub"
+    title = "UnbiasedGBM w/o UB"
+    fixed: ClassVar[dict[str, Any]] = {"split_rule": "without_ub"}

@@ -1,0 +1,19 @@
+"""The studies: for each, what one row measures."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from experiments.jobs import Measure
+
+MEASURES = {
+    "untuned": "experiments.studies.untuned",
+    "tuned": "experiments.studies.tuned",
+    "selection": "experiments.studies.selection",
+    "toy": "experiments.studies.toy",
+}
+
+
+def get_measure(study: str) -> Measure:
+    """Return the function that measures a job of a study."""
+    return import_module(MEASURES[study]).measure

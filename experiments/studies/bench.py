@@ -1,0 +1,68 @@
+"""What every measurement needs: the tables, the number of threads, and one way to fit, predict and take the time."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from experiments.catalogue import TableSource
+from experiments.methods import Fitted, get_method
+from experiments.metrics import measure
+from experiments.provenance import python_version
+from experiments.splits import Part, Parts
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where a job is measured. Nothing here decides the outcome, apart from the tables themselves.
+
+    Parameters
+    ----------
+    tables : TableSource
+    threads : int
+        Threads of a fit.
+    """
+
+    tables: TableSource = field(default_factory=TableSource)
+    threads: int = 1
+
+
+def evaluate(
+    method: str, task: str, parts: Parts, params: Mapping[str, Any], *, seed: int, threads: int
+) -> tuple[dict[str, Any], Fitted]:
+    """Fit a method and measure it on the validation rows, if there are any, and on the test rows.
+
+    Returns
+    -------
+    columns : dict
+        ``test_<metric>``, ``valid_<metric>``, ``fit_seconds``, ``predict_seconds``, ``versions``.
+    model : Fitted
+    """
+    booster = get_method(method)
+    with threadpool_limits(threads), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        started = time.perf_counter()
+        model = booster.fit(task, parts.train.X, parts.train.y, params, seed=seed, threads=threads)
+        fitted = time.perf_counter()
+        columns = _scores("test", task, model, parts.test)
+        predicted = time.perf_counter()
+        if parts.valid is not None:
+            columns |= _scores("valid", task, model, parts.valid)
+    columns |= {
+        "train_rows": len(parts.train.y),
+        "test_rows": len(parts.test.y),
+        "fit_seconds": round(fitted - started, 4),
+        "predict_seconds": round(predicted - fitted, 4),
+        "versions": {booster.package: booster.version, "python": python_version()},
+    }
+    return columns, model
+
+
+def _scores(prefix: str, task: str, model: Fitted, part: Part) -> dict[str, float]:
+    scores = measure(task, part.y, model.predict(part.X))
+    return {f"{prefix}_{name}": value for name, value in scores.items()}

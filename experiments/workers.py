@@ -1,0 +1,58 @@
+"""Who measures the jobs: this process, several processes, or a Dask cluster, all behind one executor."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any
+
+
+class InThisProcess(Executor):
+    """An executor that runs a call when it is submitted."""
+
+    def submit(self, function: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Call `function` now and return its result as a finished future."""
+        future: Future[Any] = Future()
+        future.set_result(function(*args, **kwargs))
+        return future
+
+
+class Workers:
+    """A context that owns the executor.
+
+    Parameters
+    ----------
+    processes : int
+        1 runs in this process. More start that many, fresh ones rather than forks, since the boosters' threads do not
+        survive a fork.
+    dask : str or None
+        Address of a Dask scheduler; then `processes` is how many jobs are handed out at a time (0: all its threads).
+    """
+
+    def __init__(self, processes: int = 1, dask: str | None = None) -> None:
+        self.slots = processes
+        self.dask = dask
+        self.executor: Executor = InThisProcess()
+        self._client: Any = None
+
+    def __enter__(self) -> Workers:
+        if self.dask is not None:
+            from distributed import Client
+
+            self._client = Client(self.dask)
+            self.executor = self._client.get_executor()
+            self.slots = self.slots or sum(self._client.nthreads().values())
+        else:
+            self.restart()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.executor.shutdown(wait=True, cancel_futures=True)
+        if self._client is not None:
+            self._client.close()
+
+    def restart(self) -> None:
+        """Replace a pool whose worker died."""
+        if self.dask is None and self.slots > 1:
+            self.executor.shutdown(wait=False, cancel_futures=True)
+            self.executor = ProcessPoolExecutor(self.slots, mp_context=get_context("spawn"))

@@ -413,6 +413,17 @@ def test_names_that_are_not_latin(backend):
     np.testing.assert_array_equal(again.read(build(X, backend)).block(0, 2), schema.read(build(X, backend)).block(0, 2))
 
 
+@pytest.mark.parametrize("kind", ["pandas", "pandas_nullable", "pandas_arrow", "polars", "pyarrow"])
+def test_names_that_frames_use_themselves(kind):
+    names = ["tocsr", "dtype", "type", "cat", "shape", "columns", "to_numpy", "__arrow_c_stream__", "num_chunks"]
+    X = build({name: [1, None] if j % 2 else ["a", None] for j, name in enumerate(names)}, kind)
+    if kind.startswith("pandas"):
+        X.index = ["num_chunks", "type"]
+    schema, block = read(X)
+    assert schema.feature_names == tuple(names)
+    np.testing.assert_array_equal(block, [[0, 1, 0, 1, 0, 1, 0, 1, 0], [NAN] * 9])
+
+
 def test_twenty_thousand_columns():
     X = np.zeros((5, 20_000), dtype=np.float32)
     X[2, 19_999] = 1
@@ -508,6 +519,13 @@ def test_mixed_cells_are_one_level_when_python_calls_them_equal():
     assert json.dumps(backwards.to_dict()) == json.dumps(schema.to_dict())
 
 
+@pytest.mark.parametrize("cells", [[True, 1, "a"], [1, True, "a"], [True, 1.0], [np.True_, Decimal(1)]])
+def test_true_beside_numbers_is_one(cells):
+    schema, block = read(np.array(cells, dtype=object)[:, None], categorical_features=[0])
+    assert type(schema.categories[0][0]) is int
+    np.testing.assert_array_equal(block[:2], 0)
+
+
 def test_only_levels_that_occur_are_learned():
     X = pd.DataFrame({"c": pd.Categorical(["b", "d"], categories=["a", "b", "c", "d"])})
     assert learn_schema(X)[0].categories == (("b", "d"),)
@@ -584,6 +602,13 @@ def test_the_number_of_columns_is_checked():
     for X in (np.eye(3), np.eye(3).tolist(), np.eye(3, dtype=object), np.eye(3, dtype=np.float32)):
         with pytest.raises(ValueError, match=r"X has 3 features, but Model is expecting 4 features as input."):
             schema.read(X, estimator_name="Model")
+
+
+@pytest.mark.parametrize("X", [np.ones((0, 2)), np.ones((0, 2), dtype=object), pd.DataFrame(np.ones((0, 2)))])
+def test_no_rows_is_an_error(X):
+    schema, _ = learn_schema(np.eye(2))
+    with pytest.raises(ValueError, match=r"0 sample\(s\) \(shape=\(0, 2\)\) while a minimum of 1 is required"):
+        schema.read(X)
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
@@ -842,6 +867,14 @@ def test_blocks_do_not_copy_the_table():
         tracemalloc.stop()
         # one block in float64 is 0.8 MB, one in the table's own type 0.4 MB; the table in float64 is 16 MB
         assert peak < 4e6, type(form)
+
+
+def test_frames_in_one_piece_are_not_copied_and_pieces_are_not_joined():
+    X = pl.DataFrame({"x": np.arange(20_000.0)})
+    pieces = pl.concat([X, X], rechunk=False)
+    for form, is_view in ((X, True), (X.to_arrow(), True), (pieces, False), (pieces.to_arrow(), False)):
+        _, table = learn_schema(form)
+        assert np.shares_memory(table.column(0), table.column(0)) == is_view
 
 
 def test_one_row_is_read_in_microseconds():

@@ -1,0 +1,95 @@
+"""How kernels are compiled: one decorator, one hash, one prefetch.
+
+A kernel is a free function on contiguous arrays that allocates nothing, releases the interpreter lock and runs on one
+thread. Threads come from `threads.Pool`, never from numba (`parallel=True` aborts the process when two Python threads
+meet in it, and does not survive a fork).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "boundscheck": False, "no_cfunc_wrapper": True}
+
+
+def kernel(function: F) -> F:
+    """Compile ``function`` on first use; keep the machine code on disk where a folder for it can be written."""
+    try:
+        return numba.njit(cache=True, **_OPTIONS)(function)
+    except RuntimeError:
+        # numba found no writable place beside the package, in the user's cache folder or in NUMBA_CACHE_DIR.
+        return numba.njit(**_OPTIONS)(function)
+
+
+def inline_kernel(function: F) -> F:
+    """Compile a function that only other kernels call: no wrapper for Python, which saves a third of the compile time."""
+    return numba.njit(no_cpython_wrapper=True, **_OPTIONS)(function)
+
+
+@intrinsic
+def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
+    """Ask the processor to load ``array[index]`` for reading; no effect on any value."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        array_type, index_type = signature.args
+        base = context.make_array(array_type)(context, builder, arguments[0])
+        address = builder.gep(base.data, [arguments[1]])
+        pointer = builder.bitcast(address, cgutils.voidptr_t)
+        i32 = ir.IntType(32)
+        function = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, i32, i32, i32]),
+            "llvm.prefetch.p0",
+        )
+        # read access, high locality, data cache
+        builder.call(function, [pointer, ir.Constant(i32, 0), ir.Constant(i32, 3), ir.Constant(i32, 1)])
+        return context.get_dummy_value()
+
+    return types.void(array, index), generate
+
+
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+_S30 = np.uint64(30)
+_S27 = np.uint64(27)
+_S31 = np.uint64(31)
+
+
+@inline_kernel
+def hash64(key: np.uint64, counter: np.uint64) -> np.uint64:
+    """Counter-based random bits (splitmix64's finaliser): the same for any order of the rows and any thread.
+
+    Parameters
+    ----------
+    key, counter : uint64
+
+    Returns
+    -------
+    uint64
+    """
+    x = key + (counter + np.uint64(1)) * _STEP
+    x = (x ^ (x >> _S30)) * _MIX_1
+    x = (x ^ (x >> _S27)) * _MIX_2
+    return x ^ (x >> _S31)
+
+
+def hash_key(*parts: int) -> np.uint64:
+    """Key for `hash64` from a seed and whatever tells one stream of random bits from another."""
+    key = 0
+    for part in parts:
+        x = (key + (part + 1) * int(_STEP)) & 0xFFFFFFFFFFFFFFFF
+        x = ((x ^ (x >> 30)) * int(_MIX_1)) & 0xFFFFFFFFFFFFFFFF
+        x = ((x ^ (x >> 27)) * int(_MIX_2)) & 0xFFFFFFFFFFFFFFFF
+        key = x ^ (x >> 31)
+    return np.uint64(key)

@@ -1,0 +1,104 @@
+"""Threads: a pool of our own that calls serial kernels, survives a fork and starts nothing until it is needed."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any
+
+import joblib
+
+_lock = threading.Lock()
+_executor: ThreadPoolExecutor | None = None
+_executor_size = 0
+
+
+def _forget() -> None:
+    """In a forked child the parent's threads do not exist: start anew."""
+    global _lock, _executor, _executor_size
+    _lock = threading.Lock()
+    _executor = None
+    _executor_size = 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
+def effective_n_jobs(n_jobs: int | None) -> int:
+    """Number of threads for ``n_jobs``, as scikit-learn counts them.
+
+    None means the cores that this process may use: affinity, container limits and the limit that joblib sets in its
+    workers (OMP_NUM_THREADS) are respected. Negative numbers count from the end: −1 is all cores.
+    """
+    if n_jobs == 0:
+        raise ValueError("n_jobs == 0 has no meaning; use None, a positive number, or -1 for all cores.")
+    if n_jobs is not None and n_jobs > 0:
+        return n_jobs
+    cores = int(joblib.cpu_count())
+    if n_jobs is None:
+        limit = os.environ.get("OMP_NUM_THREADS", "")
+        if limit.isdigit() and int(limit) > 0:
+            cores = min(cores, int(limit))
+        return max(1, cores)
+    return max(1, cores + 1 + n_jobs)
+
+
+def _shared_executor(n_threads: int) -> ThreadPoolExecutor:
+    global _executor, _executor_size
+    with _lock:
+        if _executor is None or _executor_size < n_threads:
+            # An older, smaller executor ends by itself once nobody holds it.
+            _executor = ThreadPoolExecutor(n_threads, thread_name_prefix="unbiasedgbm")
+            _executor_size = n_threads
+        return _executor
+
+
+class Pool:
+    """Runs a list of calls on up to ``n_threads`` threads, the calling one included.
+
+    Parameters
+    ----------
+    n_threads : int
+    """
+
+    def __init__(self, n_threads: int) -> None:
+        self.n_threads = n_threads
+
+    def run(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Call ``function(*a)`` for every a; results in the order of ``arguments``.
+
+        Tasks never wait for other tasks, so pools of several fits may share the threads.
+        """
+        if self.n_threads == 1 or len(arguments) <= 1:
+            return [function(*a) for a in arguments]
+        todo = deque(range(len(arguments)))
+        results: list[Any] = [None] * len(arguments)
+
+        def work() -> None:
+            while True:
+                try:
+                    k = todo.popleft()
+                except IndexError:
+                    return
+                results[k] = function(*arguments[k])
+
+        n_helpers = min(self.n_threads, len(arguments)) - 1
+        executor = _shared_executor(self.n_threads)
+        futures = [executor.submit(work) for _ in range(n_helpers)]
+        try:
+            work()
+        finally:
+            wait(futures)
+        for future in futures:
+            future.result()
+        return results
+
+    def blocks(self, n: int, smallest: int) -> list[tuple[int, int]]:
+        """Cut 0..n into blocks of at least ``smallest``, a few to a thread."""
+        n_blocks = max(1, min(self.n_threads * 4 if self.n_threads > 1 else 1, n // max(smallest, 1)))
+        edges = [n * k // n_blocks for k in range(n_blocks + 1)]
+        return list(zip(edges[:-1], edges[1:], strict=True))

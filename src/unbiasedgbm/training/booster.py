@@ -1,0 +1,418 @@
+"""The boosting loop: gradients → roles → tree → leaf values → raw predictions.
+
+`Booster.iterate` is one iteration, top to bottom. Everything random comes from hashes of (seed, tree, row), and every sum
+over rows is an integer sum, so the model does not depend on threads, blocks or the order in which work was done.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from unbiasedgbm.binning import BinMapper, Bins
+from unbiasedgbm.ensemble.trees import Tree
+from unbiasedgbm.kernels import hash_key
+from unbiasedgbm.losses import Loss
+from unbiasedgbm.threads import Pool
+from unbiasedgbm.training.evidence import N_BUCKETS, EvidenceMemory
+from unbiasedgbm.training.gradients import (
+    N_SUMS,
+    Packing,
+    choose_packing,
+    count_bits,
+    draw_and_sum,
+    pack,
+    sum_chunks,
+)
+from unbiasedgbm.training.grower import (
+    ASK_HISTOGRAM,
+    ASK_PARTITION,
+    DONE,
+    N_NODES,
+    REQUEST,
+    Evidence,
+    grow,
+    start_tree,
+)
+from unbiasedgbm.training.partition import add_tree, add_values
+from unbiasedgbm.training.splitting import EVIDENCE, Rule
+from unbiasedgbm.training.workspace import BLOCK_ROWS, TrainingData, TrainingParameters, Workspace
+
+FloatArray = npt.NDArray[np.float64]
+
+# Iterations without a split at any root after which boosting ends.
+PATIENCE = 30
+
+# Streams of random bits.
+_STREAM_ROLES, _STREAM_ROWS, _STREAM_NODES = range(3)
+
+
+@dataclass
+class Progress:
+    """All that an interrupted training needs to go on as if nothing had happened.
+
+    Attributes
+    ----------
+    n_iterations : int
+    idle : int
+        Iterations in a row in which no root could be split.
+    memories : list of EvidenceMemory, one an output
+    importance : ndarray of shape (p,), float64
+        Sum of the acceptance scores of each feature's splits, rejected candidates included.
+    n_splits : ndarray of shape (p,), int64
+    """
+
+    n_iterations: int
+    idle: int
+    memories: list[EvidenceMemory]
+    importance: FloatArray
+    n_splits: npt.NDArray[np.int64]
+
+    @classmethod
+    def start(cls, n_features: int, n_outputs: int) -> Progress:
+        """Before the first iteration."""
+        memories = [EvidenceMemory.empty(n_features) for _ in range(n_outputs)]
+        return cls(0, 0, memories, np.zeros(n_features), np.zeros(n_features, np.int64))
+
+    def copy(self) -> Progress:
+        """A progress of its own."""
+        memories = [memory.copy() for memory in self.memories]
+        return Progress(self.n_iterations, self.idle, memories, self.importance.copy(), self.n_splits.copy())
+
+
+@dataclass
+class _Gradients:
+    """Gradients of an iteration: (n * n_outputs,) float32, and the largest of each."""
+
+    g: npt.NDArray[np.float32]
+    h: npt.NDArray[np.float32]
+    max_g: float = 0.0
+    max_h: float = 0.0
+
+
+@dataclass
+class GrownTree:
+    """A tree as the grower left it, on bins, with its leaf values."""
+
+    tree: Tree
+    node: npt.NDArray[np.void]
+    levels: npt.NDArray[np.uint64]
+    value: FloatArray
+
+
+@dataclass
+class Booster:
+    """Grows trees one iteration at a time.
+
+    Parameters
+    ----------
+    parameters : TrainingParameters
+    loss : Loss
+    data : TrainingData
+    mapper : BinMapper
+    features : ndarray of shape (p,), FEATURE
+    groups : ndarray of shape (n_groups, p), uint8
+        Interaction groups.
+    raw : ndarray of shape (n, n_outputs), float64
+        Raw predictions so far; advanced by every iteration.
+    progress : Progress
+        Advanced by every iteration.
+    pool : Pool
+    """
+
+    parameters: TrainingParameters
+    loss: Loss
+    data: TrainingData
+    mapper: BinMapper
+    features: npt.NDArray[np.void]
+    groups: npt.NDArray[np.uint8]
+    raw: FloatArray
+    progress: Progress
+    pool: Pool
+    _memory: Workspace = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._memory = Workspace(self.parameters, self.data, self.mapper, self.features, self.groups, self.raw.shape[1], self.pool)
+        self._start_dispersion = math.nan
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether so many iterations in a row found no split that more of them are hopeless."""
+        return self.progress.idle >= PATIENCE
+
+    def iterate(self) -> list[GrownTree]:
+        """One iteration: a tree for each output, all from the gradients at its start."""
+        n_outputs = self.raw.shape[1]
+        gradients = self._gradients()
+        grown = []
+        for output in range(n_outputs):
+            number = self.progress.n_iterations * n_outputs + output
+            grown.append(self._grow_tree(gradients, output, number))
+        self.progress.n_iterations += 1
+        split = any(len(tree.node) > 1 for tree in grown)
+        self.progress.idle = 0 if split else self.progress.idle + 1
+        return grown
+
+    # -- gradients ---------------------------------------------------------------------------------------------------
+
+    def _gradients(self) -> _Gradients:
+        """Derivatives of the loss at the current raw predictions, by blocks of rows."""
+        memory, y, loss = self._memory, self.data.y, self.loss
+        raw = self.raw[:, 0] if self.raw.shape[1] == 1 else self.raw
+        g = memory.g.reshape(raw.shape)
+        h = memory.h.reshape(raw.shape)
+        loss.prepare(y, raw, self.data.sample_weight)
+
+        def work(begin: int, end: int) -> tuple[float, float]:
+            top_g = top_h = 0.0
+            for start in range(begin, end, BLOCK_ROWS):
+                stop = min(start + BLOCK_ROWS, end)
+                g_block, h_block = loss.gradients(y[start:stop], raw[start:stop])
+                g[start:stop] = g_block
+                h[start:stop] = h_block
+                top_g = max(top_g, float(g_block.max(initial=0.0)), -float(g_block.min(initial=0.0)))
+                top_h = max(top_h, float(h_block.max(initial=0.0)))
+            return top_g, top_h
+
+        tops = self.pool.run(work, memory.blocks)
+        max_g = max(top[0] for top in tops)
+        max_h = max(top[1] for top in tops)
+        if not (math.isfinite(max_g) and math.isfinite(max_h)):
+            raise ValueError("loss: a gradient is not finite; the target or the learning rate is too large.")
+        # float32 rounding may have gone up
+        return _Gradients(memory.g, memory.h, max_g * 1.000001, max_h * 1.000001)
+
+    # -- one tree ----------------------------------------------------------------------------------------------------
+
+    def _grow_tree(self, gradients: _Gradients, output: int, number: int) -> GrownTree:
+        """Roles, packed gradients, growth, leaf values, update."""
+        memory, parameters = self._memory, self.parameters
+        counts_in, packing, dispersion = self._pack(gradients, output, number)
+        rule = self._rule(packing, gradients, dispersion, number)
+        evidence = self._evidence(output)
+        memory.draw_columns(parameters, number)
+        start_tree(counts_in, memory.nodes, memory.free, memory.state)
+        self._answer_questions(rule, evidence, number)
+        if parameters.split_rule == "evidence":
+            self.progress.memories[output].learn(evidence.found, evidence.node_found)
+        return self._finish(gradients, output, packing, dispersion)
+
+    def _pack(self, gradients: _Gradients, output: int, number: int) -> tuple[list[int], Packing, float]:
+        """Draw roles and pack gradients; returns the rows of each role, the packing and the dispersion."""
+        memory, seed = self._memory, self.parameters.seed
+        n, step = self.raw.shape
+        draw = 0 if self.parameters.role_draw == "fit" else number + 1
+        draw_key = hash_key(seed, _STREAM_ROLES, draw)
+        key = hash_key(seed, _STREAM_ROWS, number)
+        heaviest = memory.max_weight
+        unit_g = _unit(gradients.max_g * heaviest * memory.max_draw, n)
+        unit_h = _unit(gradients.max_h * heaviest * memory.max_draw, n)
+        unit_s = _unit((gradients.max_g * heaviest) ** 2, n)
+        arrays = (gradients.g, gradients.h, output, step, memory.weight, memory.counts, memory.table, key)
+        sums = np.zeros((len(memory.blocks), N_SUMS), np.int64)
+        self.pool.run(
+            draw_and_sum,
+            [
+                (*arrays, draw_key, memory.share, begin, end, unit_g, unit_h, unit_s, memory.roles, sums[k])
+                for k, (begin, end) in enumerate(memory.blocks)
+            ],
+        )
+        total = sums.sum(axis=0)
+        packing = choose_packing(
+            float(total[4]) / unit_g, float(total[5]) / unit_h, int(total[6]), count_bits(self.parameters.min_samples_leaf)
+        )
+        place = total[:4].cumsum() - total[:4] + sums[:, :4].cumsum(axis=0) - sums[:, :4]
+        self.pool.run(
+            pack,
+            [
+                (*arrays, begin, end, *packing, memory.roles, place[k], memory.packed, memory.rows)
+                for k, (begin, end) in enumerate(memory.blocks)
+            ],
+        )
+        dispersion = self._dispersion(float(total[7]) / unit_s, float(total[8]) / unit_h)
+        return [int(c) for c in total[:4]], packing, dispersion
+
+    def _dispersion(self, sum_squares: float, sum_h: float) -> float:
+        """Mean square of a gradient in units of the hessian: what one unit of noise is worth."""
+        if self.parameters.split_rule != "evidence":
+            return 1.0
+        if self.loss.unit_dispersion:
+            # Known to be one; weights change it once and for all, so it is measured before anything was fitted.
+            if self.data.sample_weight is None:
+                return 1.0
+            if math.isnan(self._start_dispersion):
+                self._start_dispersion = max(sum_squares / max(sum_h, 1e-300), 1e-300)
+            return self._start_dispersion
+        return max(sum_squares / max(sum_h, 1e-300), 1e-300)
+
+    def _rule(self, packing: Packing, gradients: _Gradients, dispersion: float, number: int) -> Rule:
+        """The split rule in units of this tree's packing."""
+        memory, parameters = self._memory, self.parameters
+        top_h = gradients.max_h * memory.max_weight * memory.max_draw
+        weighted = memory.table.size > 0
+        return Rule(
+            code=memory.code,
+            n_roles=memory.n_roles,
+            bits=packing.count_bits,
+            reg_lambda=max(parameters.reg_lambda * packing.h_scale, 1e-9),
+            cat_smooth=parameters.cat_smooth * packing.h_scale,
+            min_samples=parameters.min_samples_leaf,
+            sure_hessian=int(min(parameters.min_samples_leaf * (top_h * packing.h_scale + 1.0), 2.0**60)) + 1,
+            min_hessian=parameters.min_child_weight * packing.h_scale,
+            unit=packing.h_scale / packing.g_scale**2 / dispersion,
+            null_mean=2.0 if weighted else 1.0,
+            node_share=parameters.colsample_bynode,
+            node_key=hash_key(parameters.seed, _STREAM_NODES, number),
+        )
+
+    def _evidence(self, output: int) -> Evidence:
+        """What earlier trees say, and room for what this one finds."""
+        p = len(self.features)
+        memory = self.progress.memories[output]
+        return Evidence(memory.bonus(), memory.node_bonus(), np.zeros(p), np.zeros(N_BUCKETS))
+
+    def _answer_questions(self, rule: Rule, evidence: Evidence, number: int) -> None:
+        """Let the grower run, and do on the pool what it asks for."""
+        memory = self._memory
+        limits = memory.limits(self.parameters, hash_key(self.parameters.seed, _STREAM_ROLES, number + 1, 1))
+        while True:
+            question = grow(
+                memory.state, memory.nodes, self.data.bins, self.features, self.groups, rule, limits, memory.share,
+                evidence, memory.packed, memory.rows, memory.spare, memory.hist, memory.free, memory.tree_allowed,
+                memory.allowed, memory.scratch[0], memory.candidates,
+            )  # fmt: skip
+            if question == DONE:
+                return
+            node = int(memory.state[REQUEST])
+            if question == ASK_PARTITION:
+                memory.partition(node)
+            elif question == ASK_HISTOGRAM:
+                memory.build_histogram(node)
+            else:
+                memory.scan(node, rule, evidence)
+
+    def _finish(self, gradients: _Gradients, output: int, packing: Packing, dispersion: float) -> GrownTree:
+        """Leaf values from all rows, raw predictions, importance, and the tree itself."""
+        memory = self._memory
+        m = int(memory.state[N_NODES])
+        node, count = memory.nodes.node[:m], memory.nodes.count[:m]
+        leaf = np.flatnonzero(node["left"] < 0)
+        begin = node["begin"][leaf]
+        end = begin + count[leaf, :3].sum(axis=1)
+        if self.loss.renews_leaves:
+            leaf_value = self._renewed_values(output, begin, end)
+        else:
+            leaf_value = self._newton_values(gradients, output, begin, end)
+        scale = packing.h_scale / packing.g_scale
+        leaf_value = np.clip(leaf_value, node["low"][leaf] * scale, node["high"][leaf] * scale)
+        value = np.zeros(m)
+        value[leaf] = self.parameters.learning_rate * leaf_value
+        self._add(output, begin, end + count[leaf, 3], value[leaf])
+        self._count_importance(node, dispersion)
+        return self._export(node, value, output)
+
+    def _newton_values(self, gradients: _Gradients, output: int, begin: npt.NDArray[np.int64], end: npt.NDArray[np.int64]) -> FloatArray:
+        """−G/(H + λ) of every leaf, in fixed point."""
+        memory = self._memory
+        n, step = self.raw.shape
+        g_unit = _unit(gradients.max_g * memory.max_weight, n)
+        h_unit = _unit(gradients.max_h * memory.max_weight, n)
+        owner, begins, ends = memory.chunks(begin, end)
+        sums = np.zeros((len(begins), 2), np.int64)
+        self.pool.run(
+            sum_chunks,
+            [
+                (gradients.g, gradients.h, output, step, memory.weight, memory.rows, begins, ends, first, last, g_unit, h_unit, sums)
+                for first, last in memory.groups(len(begins))
+            ],
+        )  # fmt: skip
+        if owner is not None:
+            sums = np.stack([np.add.reduceat(sums[:, k], owner) for k in (0, 1)], axis=1)
+        g, h = sums[:, 0] / g_unit, sums[:, 1] / h_unit
+        return -g / np.maximum(h + self.parameters.reg_lambda, 1e-300)
+
+    def _renewed_values(self, output: int, begin: npt.NDArray[np.int64], end: npt.NDArray[np.int64]) -> FloatArray:
+        """Leaf values that the loss finds from residuals."""
+        rows, weight = self._memory.rows, self.data.sample_weight
+
+        def one(first: int, last: int) -> float:
+            chosen = rows[first:last]
+            residual = self.data.y[chosen] - self.raw[chosen, output]
+            return self.loss.renew(residual, None if weight is None else weight[chosen]) if last > first else 0.0
+
+        return np.array([one(int(b), int(e)) for b, e in zip(begin, end, strict=True)])
+
+    def _add(self, output: int, begin: npt.NDArray[np.int64], end: npt.NDArray[np.int64], value: FloatArray) -> None:
+        """Add the leaves' values to the raw predictions of all their rows, also of those left out of the tree."""
+        memory = self._memory
+        owner, begins, ends = memory.chunks(begin, end)
+        values = value if owner is None else np.repeat(value, np.diff(np.append(owner, len(begins))))
+        flat = self.raw.reshape(-1)
+        step = self.raw.shape[1]
+        self.pool.run(
+            add_values,
+            [
+                (flat, output, step, memory.rows, begins, ends, values, first, last)
+                for first, last in memory.groups(len(begins))
+            ],
+        )
+
+    def _count_importance(self, node: npt.NDArray[np.void], dispersion: float) -> None:
+        """Add the worth of every split made, and of every candidate that was turned away (the paper's Remark)."""
+        feature = node["feature"]
+        made = node["left"] >= 0
+        counted = made | ((feature >= 0) & (node["score"] < self.parameters.min_split_gain))
+        worth = node["worth"][counted]
+        if self._memory.code == EVIDENCE:
+            worth = 0.5 * dispersion * worth
+        np.add.at(self.progress.importance, feature[counted], worth)
+        np.add.at(self.progress.n_splits, feature[made], 1)
+
+    def _export(self, node: npt.NDArray[np.void], value: FloatArray, output: int) -> GrownTree:
+        """Copy the tree out of the workspace, with thresholds instead of bins."""
+        m = len(node)
+        inner = node["left"] >= 0
+        threshold = np.zeros(m)
+        set_start = np.full(m, -1, dtype=np.int64)
+        set_words = np.zeros(m, dtype=np.int32)
+        sets: list[npt.NDArray[np.uint64]] = []
+        at = 0
+        for k in np.flatnonzero(inner).tolist():
+            f, b = int(node["feature"][k]), int(node["bin"][k])
+            if self.mapper.categorical[f]:
+                words = (int(self.mapper.n_bins[f]) + 63) // 64
+                set_start[k], set_words[k] = at, words
+                sets.append(self._memory.nodes.levels[k, :words].copy())
+                at += words
+            else:
+                # bin 0 on the left and all values on the right: only missing values go left
+                threshold[k] = self.mapper.edges[f][b - 1] if b > 0 else -np.inf
+        tree = Tree(
+            output=output,
+            left=node["left"].astype(np.int32),
+            feature=np.where(inner, node["feature"], -1).astype(np.int32),
+            threshold=threshold,
+            missing_left=inner & (set_start < 0) & (node["missing_left"] != 0),
+            set_start=set_start,
+            set_words=set_words,
+            sets=np.concatenate(sets) if sets else np.empty(0, np.uint64),
+            value=value,
+            cover=self._memory.nodes.count[:m, :3].sum(axis=1).astype(np.float64),
+            score=np.where(np.isfinite(node["score"]), node["score"], 0.0),
+        )
+        return GrownTree(tree, node.copy(), self._memory.nodes.levels[:m].copy(), value)
+
+    def add_to(self, grown: GrownTree, bins: Bins, raw: FloatArray) -> None:
+        """Add a tree to the raw predictions of another table that was binned by the same mapper."""
+        flat, step = raw.reshape(-1), raw.shape[1]
+        tree = (bins, self.features, grown.node, grown.levels, grown.value, flat, grown.tree.output, step)
+        self.pool.run(add_tree, [(*tree, begin, end) for begin, end in self.pool.blocks(len(raw), BLOCK_ROWS)])
+
+
+def _unit(top: float, n: int) -> float:
+    """Largest power of two by which n numbers up to ``top`` can be multiplied and still be added up in 62 bits."""
+    exponent = 62 - math.frexp(max(top, 1e-280))[1] - (n + 1).bit_length()
+    return math.ldexp(1.0, min(exponent, 900))

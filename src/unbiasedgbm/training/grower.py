@@ -1,0 +1,384 @@
+"""Tree construction: the paper's Algorithm 2 as one resumable compiled step.
+
+`grow` runs by itself while nodes are small. For a node whose work is worth more than one thread it returns and *asks*: for
+the partition of its rows, for a histogram, for a scan of the features. Who answers (this thread, the pool, a cluster) is the
+only thing that a backend replaces; all answers are integers or depend on integers only, so they are the same bits.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from unbiasedgbm.kernels import hash64, inline_kernel, kernel
+from unbiasedgbm.training.histogram import add_rows, clear, subtract
+from unbiasedgbm.training.partition import place_rows, split_rows
+from unbiasedgbm.training.splitting import EVIDENCE, allow, choose, left_levels, scan_features
+
+# What `grow` returns.
+DONE, ASK_PARTITION, ASK_HISTOGRAM, ASK_SCAN = range(4)
+
+# Stages between which `grow` may be left and entered again.
+_PICK, _CHILDREN, _FIRST, _SECOND, _SCAN_SMALL, _SCAN_LARGE = range(6)
+
+# Entries of the state vector.
+STAGE, NODE, REQUEST, N_NODES, N_LEAVES, N_FREE, SMALL, LARGE, SUBTRACT, KEEP_SMALL, SCANNED = range(11)
+STATE_SIZE = 11
+
+_NO_SPLIT = -np.inf
+
+NODE_TYPE = np.dtype(
+    [
+        ("begin", np.int64),  # where in ``rows`` the node's rows begin
+        ("n_rows", np.int64),
+        ("left", np.int64),  # left child; the right one is the next; −1 for a leaf
+        ("depth", np.int64),
+        ("slot", np.int64),  # place of the node's histogram, −1 for none
+        ("feature", np.int64),  # of the best split, −1 for none
+        ("bin", np.int64),
+        ("missing_left", np.int64),
+        ("score", np.float64),  # what the node is judged by; −inf if it has no split
+        ("worth", np.float64),  # what the best split adds to its feature's importance
+        ("low", np.float64),  # bounds on its value by monotone constraints, in packed units
+        ("high", np.float64),
+        ("middle", np.float64),  # between the values of its children
+    ]
+)
+"""A node of the tree that is being grown; the root is node 0."""
+
+
+class Nodes(NamedTuple):
+    """The nodes of a tree that is being grown."""
+
+    node: npt.NDArray[np.void]
+    """(m,) of NODE_TYPE."""
+    count: npt.NDArray[np.int64]
+    """(m, 4) rows of S1, S2, S3 and left out, in this order in ``rows``."""
+    levels: npt.NDArray[np.uint64]
+    """(m, words) bins on the left of a categorical split."""
+    compatible: npt.NDArray[np.uint8]
+    """(m, n_groups) interaction groups that hold every feature on the path."""
+    left_count: npt.NDArray[np.int64]
+    """(4,) answer of a partition: rows of each role that went left."""
+
+
+class Limits(NamedTuple):
+    """When growth ends, and from what size on `grow` asks instead of doing."""
+
+    num_leaves: int
+    max_depth: int
+    min_rows: int
+    """Rows that a role must have for a node to be worth a look."""
+    min_split_gain: float
+    role_draw_node: bool
+    draw_key: np.uint64
+    ask_rows: int
+    """Nodes of at least so many rows are asked for."""
+    ask_bins: int
+    """So are scans of at least so many bins."""
+    n_bins: int
+    """Size of one role's histogram."""
+
+
+class Evidence(NamedTuple):
+    """What is known of features and node sizes from earlier trees, and what this tree adds."""
+
+    bonus: npt.NDArray[np.float64]
+    """(p,) added to a feature's score."""
+    node_bonus: npt.NDArray[np.float64]
+    """(32,) added to a node's score, by the logarithm of its rows."""
+    found: npt.NDArray[np.float64]
+    """(p,) sum of this tree's evidence."""
+    node_found: npt.NDArray[np.float64]
+    """(32,)"""
+
+
+def new_nodes(num_leaves: int, level_words: int, n_groups: int) -> Nodes:
+    """Room for a tree of ``num_leaves`` leaves."""
+    m = 2 * num_leaves + 1
+    return Nodes(
+        np.zeros(m, NODE_TYPE),
+        np.zeros((m, 4), np.int64),
+        np.zeros((m, max(level_words, 1)), np.uint64),
+        np.zeros((m, n_groups), np.uint8),
+        np.zeros(4, np.int64),
+    )
+
+
+def start_tree(counts: list[int], nodes: Nodes, free: npt.NDArray[np.int64], state: npt.NDArray[np.int64]) -> None:
+    """Make the root and a list of free histogram slots.
+
+    Parameters
+    ----------
+    counts : list of 4 ints
+        Rows of each role.
+    free : ndarray of shape (n_slots,), int64
+    state : ndarray of shape (STATE_SIZE,), int64
+    """
+    nodes.node[0] = (0, sum(counts), -1, 0, -1, -1, 0, 0, _NO_SPLIT, 0.0, -np.inf, np.inf, 0.0)
+    nodes.count[0] = counts
+    nodes.compatible[0] = 1
+    free[:] = np.arange(len(free))[::-1]
+    state[:] = 0
+    state[[STAGE, N_NODES, N_LEAVES, N_FREE, LARGE]] = _FIRST, 1, 1, len(free), -1
+
+
+@inline_kernel
+def _take_slot(nodes, free, state):  # type: ignore
+    """A free slot; if there is none, that of the least promising leaf, whose children will be built without it."""
+    node = nodes.node
+    if state[N_FREE] == 0:
+        worst = np.int64(-1)
+        for k in range(state[N_NODES]):
+            if node[k].slot >= 0 and node[k].left < 0 and k != state[SMALL] and k != state[LARGE]:
+                if worst < 0 or node[k].score < node[worst].score:
+                    worst = k
+        free[0] = node[worst].slot
+        node[worst].slot = -1
+        state[N_FREE] = 1
+    state[N_FREE] -= 1
+    return free[state[N_FREE]]
+
+
+@inline_kernel
+def _free_slot(nodes, k, free, state):  # type: ignore
+    if nodes.node[k].slot >= 0:
+        free[state[N_FREE]] = nodes.node[k].slot
+        state[N_FREE] += 1
+        nodes.node[k].slot = -1
+
+
+@inline_kernel
+def _partition(nodes, k, bins, features, rows, spare):  # type: ignore
+    """Divide a node's rows, role by role, stably."""
+    node = nodes.node[k]
+    feature = features[node.feature]
+    begin = node.begin
+    for role in range(4):
+        end = begin + nodes.count[k, role]
+        nodes.left_count[role] = split_rows(
+            bins, feature.column, feature.categorical, node.bin, node.missing_left, nodes.levels, k, rows, begin, end, spare
+        )
+        begin = end
+    left_at = node.begin
+    right_at = left_at + nodes.left_count[0] + nodes.left_count[1] + nodes.left_count[2] + nodes.left_count[3]
+    begin = left_at
+    for role in range(4):
+        end = begin + nodes.count[k, role]
+        n_left = nodes.left_count[role]
+        place_rows(spare, begin, end, n_left, rows, left_at, right_at)
+        left_at += n_left
+        right_at += end - begin - n_left
+        begin = end
+
+
+@inline_kernel
+def _make_children(nodes, k, features, groups, state):  # type: ignore
+    """Enter two new leaves for a node that was partitioned; monotone constraints bound what may come below."""
+    parent = nodes.node[k]
+    left = state[N_NODES]
+    state[N_NODES] += 2
+    state[N_LEAVES] += 1
+    parent.left = left
+    n_left = np.int64(0)
+    for role in range(4):
+        n_left += nodes.left_count[role]
+        nodes.count[left, role] = nodes.left_count[role]
+        nodes.count[left + 1, role] = nodes.count[k, role] - nodes.left_count[role]
+    sign = features[parent.feature].monotone
+    for side in range(2):
+        child = nodes.node[left + side]
+        child.begin = parent.begin + (n_left if side == 1 else 0)
+        child.n_rows = n_left if side == 0 else parent.n_rows - n_left
+        child.left = -1
+        child.depth = parent.depth + 1
+        child.slot = -1
+        child.feature = -1
+        child.bin = 0
+        child.missing_left = 0
+        child.score = _NO_SPLIT
+        child.worth = 0.0
+        child.low = parent.low
+        child.high = parent.high
+        if sign != 0:
+            if (sign > 0) == (side == 0):
+                child.high = min(child.high, parent.middle)
+            else:
+                child.low = max(child.low, parent.middle)
+        for g in range(groups.shape[0]):
+            nodes.compatible[left + side, g] = nodes.compatible[k, g] & groups[g, parent.feature]
+
+
+@inline_kernel
+def _redraw_roles(nodes, k, share, key, rows, spare):  # type: ignore
+    """Draw the roles of a node's rows anew (Algorithm 1, line 1, to the letter)."""
+    begin = nodes.node[k].begin
+    end = begin + nodes.count[k, 0] + nodes.count[k, 1] + nodes.count[k, 2]
+    at = begin
+    lower = 0.0
+    for role in range(3):
+        first = at
+        for i in range(begin, end):
+            draw = hash64(key ^ np.uint64(k), np.uint64(rows[i])) >> np.uint64(40)
+            u = np.float64(draw) * (1.0 / (1 << 24)) * share[2]
+            if u >= lower and u < share[role]:
+                spare[at] = rows[i]
+                at += 1
+        nodes.count[k, role] = at - first
+        lower = share[role]
+    for i in range(begin, end):
+        rows[i] = spare[i]
+
+
+@inline_kernel
+def _splittable(nodes, k, rule, limits):  # type: ignore
+    """Whether a node may have a split at all, seen from its depth and its rows."""
+    if limits.max_depth > 0 and nodes.node[k].depth >= limits.max_depth:
+        return False
+    for role in range(rule.n_roles):  # noqa: SIM110 (a generator does not compile)
+        if nodes.count[k, role] < limits.min_rows:
+            return False
+    return True
+
+
+@inline_kernel
+def _build_histogram(nodes, k, bins, packed, rows, n_roles, n_bins, hist):  # type: ignore
+    """Histogram of a node, role by role."""
+    origin = nodes.node[k].slot * n_roles * n_bins
+    clear(hist, origin, origin + n_roles * n_bins)
+    begin = nodes.node[k].begin
+    for role in range(n_roles):
+        end = begin + nodes.count[k, role]
+        add_rows(bins, packed, rows, begin, end, hist, origin + role * n_bins)
+        begin = end
+
+
+@inline_kernel
+def _settle(nodes, k, features, rule, n_bins, evidence, hist, scratch, out):  # type: ignore
+    """Enter the best of a node's candidates, and count the evidence that they gave."""
+    node = nodes.node[k]
+    n = nodes.count[k, 0] + nodes.count[k, 1] + nodes.count[k, 2]
+    bucket = 0
+    while n > 1:
+        n >>= 1
+        bucket += 1
+    for f in range(features.size):
+        if out[f].select != _NO_SPLIT:
+            evidence.found[f] += out[f].evidence
+    best = choose(features, out)
+    if best < 0:
+        return
+    chosen = out[best]
+    evidence.node_found[bucket] += chosen.evidence
+    node.feature = best
+    node.bin = chosen.bin
+    node.missing_left = chosen.missing_left
+    node.score = chosen.accept + evidence.node_bonus[bucket]
+    node.worth = chosen.evidence if rule.code == EVIDENCE else chosen.accept
+    node.middle = chosen.middle
+    if features[best].categorical != 0:
+        left_levels(best, hist, node.slot * rule.n_roles * n_bins, chosen.bin, chosen.missing_left, features, rule, scratch, nodes.levels, k)  # fmt: skip
+
+
+@kernel
+def grow(state, nodes, bins, features, groups, rule, limits, share, evidence, packed, rows, spare, hist, free, tree_allowed, allowed, scratch, out):  # type: ignore
+    """Grow until the tree is done or a large node needs an answer.
+
+    Parameters
+    ----------
+    state : ndarray of shape (STATE_SIZE,), int64
+        As left by `start_tree` or an earlier call.
+    nodes, bins, rule, limits, evidence, scratch
+        See their classes.
+    features : ndarray of shape (p,), FEATURE
+    groups : ndarray of shape (n_groups, p), uint8
+        Members of the interaction groups; no rows without constraints.
+    share : ndarray of shape (4,), float64
+        Upper ends of the roles, for `role_draw_node`.
+    packed : ndarray of shape (n,), int64
+    rows, spare : ndarrays of shape (n,), uint32
+    hist : ndarray of shape (n_slots * n_roles * n_bins,), int64
+    free : ndarray of shape (n_slots,), int64
+    tree_allowed, allowed : ndarrays of shape (p,), uint8
+    out : ndarray of shape (p,), CANDIDATE
+
+    Returns
+    -------
+    int
+        DONE or a question; ``state[REQUEST]`` is the node that it is about.
+    """
+    node = nodes.node
+    size = rule.n_roles * limits.n_bins
+    while True:
+        stage = state[STAGE]
+        if stage == _PICK:
+            # Algorithm 2: pick the leaf with the largest score
+            best = np.int64(-1)
+            if state[N_LEAVES] < limits.num_leaves:
+                for k in range(state[N_NODES]):
+                    if node[k].left < 0 and node[k].feature >= 0 and node[k].score >= limits.min_split_gain:
+                        if best < 0 or node[k].score > node[best].score:
+                            best = k
+            if best < 0:
+                return DONE
+            state[NODE] = best
+            state[STAGE] = _CHILDREN
+            if node[best].n_rows >= limits.ask_rows:
+                state[REQUEST] = best
+                return ASK_PARTITION
+            _partition(nodes, best, bins, features, rows, spare)
+        elif stage == _CHILDREN:
+            k = state[NODE]
+            _make_children(nodes, k, features, groups, state)
+            small = node[k].left
+            large = small + 1
+            if limits.role_draw_node:
+                for child in range(small, small + 2):
+                    _redraw_roles(nodes, child, share, limits.draw_key, rows, spare)
+            if node[large].n_rows < node[small].n_rows:
+                small, large = large, small
+            more = state[N_LEAVES] < limits.num_leaves
+            want_small = more and _splittable(nodes, small, rule, limits)
+            want_large = more and _splittable(nodes, large, rule, limits)
+            state[SUBTRACT] = 0
+            state[KEEP_SMALL] = want_small
+            if want_large and node[k].slot >= 0 and not limits.role_draw_node:
+                # the larger child will be the parent less the smaller one, which must be built in any case
+                state[SUBTRACT] = 1
+                node[large].slot = node[k].slot
+                node[k].slot = -1
+            _free_slot(nodes, k, free, state)
+            state[SMALL] = small if want_small or state[SUBTRACT] == 1 else -1
+            state[LARGE] = large if want_large else -1
+            state[STAGE] = _FIRST if want_small or want_large else _PICK
+        elif stage == _FIRST or stage == _SECOND:
+            k = state[SMALL] if stage == _FIRST else state[LARGE]
+            state[STAGE] = _SECOND if stage == _FIRST else _SCAN_SMALL
+            if stage == _SECOND and state[SUBTRACT] == 1:
+                subtract(hist, node[k].slot * size, node[state[SMALL]].slot * size, size)
+                if state[KEEP_SMALL] == 0:
+                    _free_slot(nodes, state[SMALL], free, state)
+                    state[SMALL] = -1
+            elif k >= 0:
+                node[k].slot = _take_slot(nodes, free, state)
+                if node[k].n_rows >= limits.ask_rows:
+                    state[REQUEST] = k
+                    return ASK_HISTOGRAM
+                _build_histogram(nodes, k, bins, packed, rows, rule.n_roles, limits.n_bins, hist)
+        else:
+            k = state[SMALL] if stage == _SCAN_SMALL else state[LARGE]
+            if k >= 0:
+                if state[SCANNED] == 0:
+                    allow(tree_allowed, groups, nodes.compatible, features, rule, k, allowed)
+                    if limits.n_bins >= limits.ask_bins:
+                        state[SCANNED] = 1
+                        state[REQUEST] = k
+                        return ASK_SCAN
+                    scan_features(np.int64(0), np.int64(features.size), hist, node[k].slot * size, limits.n_bins, features, allowed, evidence.bonus, rule, node[k].low, node[k].high, scratch, out)  # fmt: skip
+                _settle(nodes, k, features, rule, limits.n_bins, evidence, hist, scratch, out)
+                if node[k].feature < 0 or node[k].score < limits.min_split_gain:
+                    _free_slot(nodes, k, free, state)
+            state[SCANNED] = 0
+            state[STAGE] = _SCAN_LARGE if stage == _SCAN_SMALL else _PICK

@@ -80,12 +80,13 @@ class Table:
             result[:, feature] = read(index)
         return result
 
-    def column(self, feature: int, rows: NDArray[np.intp] | None = None) -> FloatArray:
+    def column(self, j: int, rows: NDArray[np.intp] | None = None) -> FloatArray:
         """One feature, of all rows or of some.
 
         Parameters
         ----------
-        feature : int
+        j : int
+            Position of the feature.
         rows : ndarray of shape (n,), intp, or None
 
         Returns
@@ -94,9 +95,9 @@ class Table:
             May be a view: do not write to it.
         """
         index = self._index(rows)
-        if self._base is not None and feature not in self._columns:
-            return self._base[index, feature].astype(np.float64, copy=False)
-        return self._columns[feature](index)
+        if self._base is not None and j not in self._columns:
+            return self._base[index, j].astype(np.float64, copy=False)
+        return self._columns[j](index)
 
     def take(self, rows: ArrayLike) -> Table:
         """The table of these rows only, by position or by mask. Nothing is copied but the positions."""

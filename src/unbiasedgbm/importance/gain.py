@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from unbiasedgbm.ensemble.adapters import Tree, TreeModel, read_model
-from unbiasedgbm.ensemble.adapters.neutral import Rows, compare_raw
+from unbiasedgbm.ensemble.adapters.neutral import Rows, compare_raw, proof_rows
 from unbiasedgbm.importance import sums
 from unbiasedgbm.importance.draws import draw_scores
 from unbiasedgbm.importance.result import FloatArray, Importance, IntArray, group_names
@@ -119,11 +119,9 @@ def unbiased_gain(
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must lie between 0 and 1, got {level}.")
     tree_model = read_model(model, loss)
-    train = _Part.of(tree_model, X_train, y_train, sample_weight_train, "train", n_jobs)
-    held = _Part.of(tree_model, X_val, y_val, sample_weight_val, "val", n_jobs)
-    if tree_model.class_weight is not None:
-        weights = tree_model.class_weight(train.y, train.weight)
-        train, held = train.with_class_weight(weights), held.with_class_weight(weights)
+    train = Part.of(tree_model, X_train, y_train, sample_weight_train, "train", n_jobs)
+    held = Part.of(tree_model, X_val, y_val, sample_weight_val, "val", n_jobs)
+    held, train = held.with_model_weights(tree_model, train), train.with_model_weights(tree_model, train)
     members = group_names(groups, tree_model.feature_names)
     tally = walk(tree_model, train, held, GainOptions(min_rows, draws, random_state))
     tally.warn_if_few()
@@ -152,7 +150,7 @@ def unbiased_gain(
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
+class Part:
     """Training or held-out rows as the model sees them.
 
     Attributes
@@ -172,7 +170,7 @@ class _Part:
     raw: FloatArray
 
     @classmethod
-    def of(cls, model: TreeModel, X: Any, y: Any, sample_weight: Any, name: str, n_jobs: int | None) -> _Part:
+    def of(cls, model: TreeModel, X: Any, y: Any, sample_weight: Any, name: str, n_jobs: int | None) -> Part:
         """Bind a table to the model and check that its parts fit together."""
         encoded = model.encode(y)
         rows = model.bind(X, n_jobs)
@@ -185,9 +183,11 @@ class _Part:
             raise ValueError(f"y_{name} holds a value that is missing or not finite.")
         return cls(name, rows, encoded, _checked_weight(sample_weight, len(raw), name), raw)
 
-    def with_class_weight(self, by_class: FloatArray) -> _Part:
-        """Weights times those of the row's class."""
-        own = by_class[self.y.astype(np.intp)]
+    def with_model_weights(self, model: TreeModel, train: Part) -> Part:
+        """Weights times those that the model gives to the row's class, found from its training rows."""
+        if model.class_weight is None:
+            return self
+        own = model.class_weight(train.y, train.weight)[self.y.astype(np.intp)]
         return replace(self, weight=own if self.weight is None else own * self.weight)
 
     def nodes(self, first: int, last: int) -> Any:
@@ -245,6 +245,8 @@ class _Tally:
         self.n_seen = 0
         self._source_start = np.cumsum([0, *map(len, model.sources)]).astype(np.int32)
         self._source_feature = np.concatenate([np.array(s, dtype=np.int32) for s in model.sources])
+        self._width = max(map(len, model.sources))
+        self._place = np.full(n_features, -1, dtype=np.int32)
 
     def add(self, number: int, output: int, tree: Tree, score: FloatArray) -> None:
         """Credit the scores of tree ``number`` for one output; a split counts once, whatever the number of outputs."""
@@ -265,18 +267,24 @@ class _Tally:
 
     def add_rows(self, tree: Tree, held: _NodeRows, per_g: FloatArray, per_h: FloatArray) -> None:
         """Add the contributions of the held-out rows through one tree."""
-        sums.add_contributions(
-            held.node,
-            held.g,
-            held.h,
+        n_entries = int(self._width * np.where(tree.left < 0, np.maximum(tree.depth, 0), 0).sum())
+        leaf_start = np.empty(len(tree.left) + 1, dtype=np.int32)
+        leaf_feature = np.empty(n_entries, dtype=np.int32)
+        leaf_weight = np.empty((n_entries, 2))
+        sums.gather_paths(
+            tree.left,
             tree.parent,
             tree.source,
             per_g,
             per_h,
             self._source_start,
             self._source_feature,
-            self.psi,
+            self._place,
+            leaf_start,
+            leaf_feature,
+            leaf_weight,
         )
+        sums.add_contributions(held.node, held.g, held.h, leaf_start, leaf_feature, leaf_weight, self.psi)
 
     def warn_if_few(self) -> None:
         """Say so if most splits had too few held-out rows."""
@@ -298,7 +306,7 @@ class _NodeRows:
     h: FloatArray
 
 
-def walk(model: TreeModel, train: _Part, held: _Part, options: GainOptions) -> _Tally:
+def walk(model: TreeModel, train: Part, held: Part, options: GainOptions) -> _Tally:
     """Walk the trees in the order of training and add up scores and row contributions.
 
     The partial sums of leaf values end at the model's prediction, which proves the reading: the result is not released
@@ -307,7 +315,7 @@ def walk(model: TreeModel, train: _Part, held: _Part, options: GainOptions) -> _
     Parameters
     ----------
     model : TreeModel
-    train, held : _Part
+    train, held : Part
     options : GainOptions
 
     Returns
@@ -315,7 +323,8 @@ def walk(model: TreeModel, train: _Part, held: _Part, options: GainOptions) -> _
     _Tally
     """
     parts = (train, held)
-    expected = [part.rows.raw() for part in parts]
+    samples = [proof_rows(len(part.y)) for part in parts]
+    expected = [part.rows.raw(sample) for part, sample in zip(parts, samples, strict=True)]
     largest = [float(np.abs(part.raw).max()) for part in parts]
     tally = _Tally(model, len(held.y))
     mass = float(len(train.y)) if train.weight is None else float(train.weight.sum())
@@ -335,7 +344,7 @@ def walk(model: TreeModel, train: _Part, held: _Part, options: GainOptions) -> _
                 part.advance(tree, nodes[which])
                 largest[which] = max(largest[which], float(np.abs(part.raw).max()))
     for which, part in enumerate(parts):
-        compare_raw(model, expected[which], part.raw, largest[which], f"X_{part.name}")
+        compare_raw(model, expected[which], part.raw[samples[which]], largest[which], f"X_{part.name}")
     return tally
 
 

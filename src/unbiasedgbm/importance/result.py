@@ -36,6 +36,8 @@ class Importance:
         Splits that gave a score.
     level : float
         Confidence level of the intervals.
+    tested : bool
+        Whether zero means useless, so that z-scores and p-values make sense; NaN otherwise.
     per_tree : ndarray of shape (n_trees, n_features), float64, or None
     per_class : ndarray of shape (n_outputs, n_features), float64, or None
     per_depth : ndarray of shape (depth, n_features), float64, or None
@@ -52,6 +54,7 @@ class Importance:
     se: FloatArray
     n_splits: IntArray
     level: float = 0.95
+    tested: bool = True
     per_tree: FloatArray | None = None
     per_class: FloatArray | None = None
     per_depth: FloatArray | None = None
@@ -61,6 +64,8 @@ class Importance:
     @property
     def z(self) -> FloatArray:
         """Importance in standard errors; 0 for a feature without a score."""
+        if not self.tested:
+            return np.full(len(self.importance), np.nan)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(self.importance == 0.0, self.importance * self.se, self.importance / self.se)
 
@@ -68,7 +73,7 @@ class Importance:
     def p_value(self) -> FloatArray:
         """One-sided: how likely a useless feature scores this high. 1 for a feature without a score, never 0."""
         p = np.maximum(stats.norm.sf(self.z), SMALLEST_P)
-        return np.where((self.n_splits == 0) & ~np.isnan(self.se), 1.0, p)
+        return np.where((self.n_splits == 0) & self.tested, 1.0, p)
 
     @property
     def p_adjusted(self) -> FloatArray:

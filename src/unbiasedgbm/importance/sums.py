@@ -157,42 +157,88 @@ def _small_sample(n: float) -> float:
 
 
 @kernel
-def add_contributions(
-    node: IntArray,
-    g: FloatArray,
-    h: FloatArray,
+def gather_paths(
+    left: IntArray,
     parent: IntArray,
     source: IntArray,
     per_g: FloatArray,
     per_h: FloatArray,
     source_start: IntArray,
     source_feature: IntArray,
+    place: IntArray,
+    leaf_start: IntArray,
+    leaf_feature: IntArray,
+    leaf_weight: FloatArray,
+) -> None:
+    """For each leaf, what a row in it adds to the features on its path: one entry a feature, however often it is split.
+
+    Parameters
+    ----------
+    left, parent, source : ndarray of shape (n_nodes,), int32
+    per_g, per_h : ndarray of shape (n_nodes,), float64
+        From `score_splits`.
+    source_start, source_feature : ndarray, int32
+        Features of source s: ``source_feature[source_start[s]:source_start[s + 1]]``, with equal shares.
+    place : ndarray of shape (n_features,), int32, all -1
+        Work space; -1 again at the end.
+    leaf_start : ndarray of shape (n_nodes + 1,), int32; written
+        Entries of node v: ``leaf_start[v]`` to ``leaf_start[v + 1]``; none if v is not a leaf.
+    leaf_feature : ndarray of shape (n_entries,), int32; written
+    leaf_weight : ndarray of shape (n_entries, 2), float64; written
+        Weights of g and of h.
+    """
+    end = 0
+    for v in range(len(left)):
+        leaf_start[v] = end
+        if left[v] >= 0:
+            continue
+        u = v
+        while parent[u] >= 0:
+            top = parent[u]
+            if per_g[u] != 0.0 or per_h[u] != 0.0:
+                first = source_start[source[top]]
+                last = source_start[source[top] + 1]
+                for position in range(first, last):
+                    j = source_feature[position]
+                    if place[j] < 0:
+                        place[j] = end
+                        leaf_feature[end] = j
+                        leaf_weight[end, 0] = 0.0
+                        leaf_weight[end, 1] = 0.0
+                        end += 1
+                    leaf_weight[place[j], 0] += per_g[u] / (last - first)
+                    leaf_weight[place[j], 1] -= per_h[u] / (last - first)
+            u = top
+        for entry in range(leaf_start[v], end):
+            place[leaf_feature[entry]] = -1
+    leaf_start[len(left)] = end
+
+
+@kernel
+def add_contributions(
+    node: IntArray,
+    g: FloatArray,
+    h: FloatArray,
+    leaf_start: IntArray,
+    leaf_feature: IntArray,
+    leaf_weight: FloatArray,
     psi: FloatArray,
 ) -> None:
     """Add what each held-out row contributes through one tree to the features on its path.
 
     Parameters
     ----------
-    node, g, h, parent
+    node, g, h
         As in `sum_training_rows`.
-    source : ndarray of shape (n_nodes,), int32
-    per_g, per_h : ndarray of shape (n_nodes,), float64
-        From `score_splits`.
-    source_start, source_feature : ndarray, int32
-        Features of source s: ``source_feature[source_start[s]:source_start[s + 1]]``, with equal shares.
+    leaf_start, leaf_feature, leaf_weight
+        From `gather_paths`.
     psi : ndarray of shape (n_rows, n_features), float64; added to
     """
     for i in range(len(node)):
-        v = node[i]
         if h[i] == 0.0:
             continue
-        while parent[v] >= 0:
-            part = per_g[v] * g[i] - per_h[v] * h[i]
-            v = parent[v]
-            first = source_start[source[v]]
-            last = source_start[source[v] + 1]
-            for position in range(first, last):
-                psi[i, source_feature[position]] += part / (last - first)
+        for entry in range(leaf_start[node[i]], leaf_start[node[i] + 1]):
+            psi[i, leaf_feature[entry]] += leaf_weight[entry, 0] * g[i] + leaf_weight[entry, 1] * h[i]
 
 
 @kernel
@@ -216,7 +262,7 @@ def credit_splits(
         From `score_splits`.
     order, depth, source : ndarray of shape (n_nodes,), int32
     source_start, source_feature : ndarray, int32
-        As in `add_contributions`.
+        As in `gather_paths`.
     of_tree, of_class : ndarray of shape (n_features,), float64; added to
     of_depth : ndarray of shape (max_depth, n_features), float64; added to
     n_splits : ndarray of shape (n_features,), int64; added to

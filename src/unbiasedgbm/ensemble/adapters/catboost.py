@@ -17,7 +17,14 @@ import numpy as np
 
 from unbiasedgbm import losses
 from unbiasedgbm.ensemble.adapters import as_loss, objectives
-from unbiasedgbm.ensemble.adapters.neutral import FloatArray, IntArray, Tree, TreeModel, UnsupportedModelError
+from unbiasedgbm.ensemble.adapters.neutral import (
+    FloatArray,
+    IntArray,
+    RowNumbers,
+    Tree,
+    TreeModel,
+    UnsupportedModelError,
+)
 from unbiasedgbm.losses import Loss
 
 
@@ -67,9 +74,9 @@ class _Rows:
     def base(self) -> FloatArray:
         return np.tile(self._base, (self._pool.num_row(), 1))
 
-    def raw(self) -> FloatArray:
+    def raw(self, sample: RowNumbers) -> FloatArray:
         raw = self._model.predict(self._pool, prediction_type="RawFormulaVal", thread_count=self._threads)
-        return np.asarray(raw, dtype=np.float64).reshape(-1, len(self._base))
+        return np.asarray(raw, dtype=np.float64).reshape(-1, len(self._base))[sample]
 
     def nodes(self, first: int, last: int) -> IntArray:
         leaves = self._model.calc_leaf_indexes(

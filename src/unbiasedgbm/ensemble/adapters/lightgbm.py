@@ -16,11 +16,19 @@ from typing import Any
 
 import lightgbm
 import numpy as np
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from unbiasedgbm import losses
 from unbiasedgbm.ensemble.adapters import as_loss, objectives
-from unbiasedgbm.ensemble.adapters.neutral import FloatArray, IntArray, Tree, TreeModel, UnsupportedModelError
+from unbiasedgbm.ensemble.adapters.neutral import (
+    FloatArray,
+    IntArray,
+    RowNumbers,
+    Tree,
+    TreeModel,
+    UnsupportedModelError,
+)
 from unbiasedgbm.losses import Loss
 
 
@@ -77,8 +85,8 @@ class _Rows:
     def base(self) -> FloatArray:
         return np.tile(self._base, (_num_samples(self._X), 1))
 
-    def raw(self) -> FloatArray:
-        raw = self._model.predict(self._X, raw_score=True, **self._threads)
+    def raw(self, sample: RowNumbers) -> FloatArray:
+        raw = self._model.predict(_safe_indexing(self._X, sample), raw_score=True, **self._threads)
         return np.asarray(raw, dtype=np.float64).reshape(-1, len(self._base)) / self._parts
 
     def nodes(self, first: int, last: int) -> IntArray:

@@ -21,7 +21,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from unbiasedgbm import losses
 from unbiasedgbm.ensemble.adapters import as_loss, objectives
-from unbiasedgbm.ensemble.adapters.neutral import FloatArray, IntArray, Tree, TreeModel, UnsupportedModelError
+from unbiasedgbm.ensemble.adapters.neutral import (
+    FloatArray,
+    IntArray,
+    RowNumbers,
+    Tree,
+    TreeModel,
+    UnsupportedModelError,
+)
 from unbiasedgbm.losses import Loss
 
 
@@ -69,8 +76,8 @@ class _ClassicRows:
         base = self._model._raw_predict_init(self._X)
         return np.asarray(base, dtype=np.float64).reshape(-1, self._n_outputs)
 
-    def raw(self) -> FloatArray:
-        return np.asarray(self._model._raw_predict(self._X), dtype=np.float64).reshape(-1, self._n_outputs)
+    def raw(self, sample: RowNumbers) -> FloatArray:
+        return np.asarray(self._model._raw_predict(self._X[sample]), dtype=np.float64).reshape(-1, self._n_outputs)
 
     def nodes(self, first: int, last: int) -> IntArray:
         flat = self._model.estimators_.ravel()[first:last]
@@ -90,9 +97,9 @@ class _HistogramRows:
         base = np.asarray(self._model._baseline_prediction, dtype=np.float64).reshape(1, -1)
         return np.repeat(base, len(self._X), axis=0)
 
-    def raw(self) -> FloatArray:
-        raw = self._base_like()
-        self._model._predict_iterations(self._X, self._model._predictors, raw, False, self._threads())
+    def raw(self, sample: RowNumbers) -> FloatArray:
+        raw = np.asfortranarray(self.base()[sample])
+        self._model._predict_iterations(self._X[sample], self._model._predictors, raw, False, self._threads())
         return np.ascontiguousarray(raw)
 
     def nodes(self, first: int, last: int) -> IntArray:
@@ -105,9 +112,6 @@ class _HistogramRows:
             twin = type(predictor)(numbered, predictor.binned_left_cat_bitsets, predictor.raw_left_cat_bitsets)
             nodes[:, column] = twin.predict(self._X, bitsets, feature_map, self._threads())
         return nodes
-
-    def _base_like(self) -> FloatArray:
-        return np.asfortranarray(self.base())
 
     def _threads(self) -> int:
         from sklearn.utils._openmp_helpers import _openmp_effective_n_threads

@@ -16,7 +16,14 @@ import xgboost
 
 from unbiasedgbm import losses
 from unbiasedgbm.ensemble.adapters import as_loss, objectives
-from unbiasedgbm.ensemble.adapters.neutral import FloatArray, IntArray, Tree, TreeModel, UnsupportedModelError
+from unbiasedgbm.ensemble.adapters.neutral import (
+    FloatArray,
+    IntArray,
+    RowNumbers,
+    Tree,
+    TreeModel,
+    UnsupportedModelError,
+)
 from unbiasedgbm.losses import Loss
 
 
@@ -67,9 +74,9 @@ class _Rows:
     def base(self) -> FloatArray:
         return np.tile(self._base, (self._matrix.num_row(), 1))
 
-    def raw(self) -> FloatArray:
+    def raw(self, sample: RowNumbers) -> FloatArray:
         raw = self._booster.predict(self._matrix, output_margin=True, iteration_range=(0, len(self._limits) - 1))
-        return np.asarray(raw, dtype=np.float64).reshape(-1, len(self._base))
+        return np.asarray(raw, dtype=np.float64).reshape(-1, len(self._base))[sample]
 
     def nodes(self, first: int, last: int) -> IntArray:
         span = (self._limits.index(first), self._limits.index(last))

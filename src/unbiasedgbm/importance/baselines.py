@@ -1,0 +1,249 @@
+"""The usual importances in the same result type: gain, split count, permutation and mean |SHAP|."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from unbiasedgbm.ensemble.adapters import TreeModel, UnsupportedModelError, read_model
+from unbiasedgbm.importance import sums
+from unbiasedgbm.importance.gain import Part
+from unbiasedgbm.importance.result import FloatArray, Importance, IntArray
+from unbiasedgbm.losses import Loss
+
+
+def gain_importance(
+    model: Any,
+    X_train: Any = None,
+    y_train: Any = None,
+    *,
+    sample_weight_train: Any = None,
+    loss: Loss | Callable[..., Any] | None = None,
+    n_jobs: int | None = None,
+) -> Importance:
+    """Total gain: the loss reduction that the model claims for each feature's splits, on its own training rows.
+
+    Read from the model in its library's units. CatBoost keeps no gains; there the training rows are needed and the gain
+    ``1/(2n) [G_L²/H_L + G_R²/H_R − G_I²/H_I]`` is computed from them.
+
+    Parameters
+    ----------
+    model : object
+        As in `unbiased_gain`.
+    X_train, y_train, sample_weight_train : optional
+        The training rows, for models without gains.
+    loss, n_jobs
+        As in `unbiased_gain`.
+
+    Returns
+    -------
+    Importance
+        Without standard errors.
+    """
+    tree_model = read_model(model, loss)
+    if all(tree.gain is not None for tree in tree_model.trees):
+        per_tree = _credit(tree_model, [tree.gain for tree in tree_model.trees])
+    elif X_train is None:
+        raise UnsupportedModelError(f"{tree_model.name} models keep no gains: pass X_train and y_train.")
+    else:
+        part = Part.of(tree_model, X_train, y_train, sample_weight_train, "train", n_jobs)
+        per_tree = _credit(tree_model, _training_gains(tree_model, part.with_model_weights(tree_model, part)))
+    return _untested("gain", tree_model, per_tree)
+
+
+def split_importance(model: Any, *, loss: Loss | Callable[..., Any] | None = None) -> Importance:
+    """Split count: how often each feature is split; a split by a combination counts in parts.
+
+    Parameters
+    ----------
+    model : object
+        As in `unbiased_gain`.
+    loss : optional
+        Only needed if the model's objective is unknown.
+
+    Returns
+    -------
+    Importance
+        Without standard errors.
+    """
+    tree_model = read_model(model, loss)
+    counts = [tree.is_split.astype(np.float64) for tree in tree_model.trees]
+    return _untested("split count", tree_model, _credit(tree_model, counts))
+
+
+def permutation_importance(
+    model: Any,
+    X_val: Any,
+    y_val: Any,
+    *,
+    sample_weight_val: Any = None,
+    n_repeats: int = 5,
+    loss: Loss | None = None,
+    level: float = 0.95,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+) -> Importance:
+    """Permutation importance: by how much the held-out loss rises when a column is shuffled.
+
+    Parameters
+    ----------
+    model : object
+        As in `unbiased_gain`.
+    X_val, y_val, sample_weight_val
+        Held-out rows.
+    n_repeats : int, default=5
+        Shuffles of each column.
+    loss : Loss, optional
+        Replaces the model's own; it must have `values`.
+    level : float, default=0.95
+    random_state : int, default=0
+    n_jobs : int, optional
+        Threads of the model's library.
+
+    Returns
+    -------
+    Importance
+        Standard errors are over the held-out rows, each row's rise averaged over the shuffles.
+    """
+    tree_model = read_model(model, loss)
+    part = Part.of(tree_model, X_val, y_val, sample_weight_val, "val", n_jobs)
+    everything = np.arange(len(part.y))
+
+    def losses_of(table: Any) -> FloatArray:
+        raw = tree_model.bind(table, n_jobs).raw(everything)
+        return tree_model.loss.values(part.y, raw[:, 0] if tree_model.loss.n_outputs == 1 else raw)
+
+    weight = np.ones(len(part.y)) if part.weight is None else part.weight
+    share = weight / weight.sum()
+    before = losses_of(X_val)
+    n_features = len(tree_model.feature_names)
+    importance, se = np.zeros(n_features), np.zeros(n_features)
+    rng = np.random.default_rng(random_state)
+    orders = [rng.permutation(len(part.y)) for _ in range(n_repeats)]
+    for j in range(n_features):
+        # The same shuffles for every column: the result does not depend on the order of the columns.
+        rise = np.mean([losses_of(_shuffled(X_val, j, order)) for order in orders], axis=0) - before
+        importance[j] = share @ rise
+        se[j] = np.sqrt(((share * (rise - importance[j])) ** 2).sum())
+    return Importance(
+        method="permutation",
+        feature_names=tree_model.feature_names,
+        importance=importance,
+        se=se,
+        n_splits=_split_counts(tree_model),
+        level=level,
+        settings={"model": tree_model.name, "n_repeats": n_repeats, "random_state": random_state},
+    )
+
+
+def shap_importance(model: Any, X_val: Any, *, loss: Loss | Callable[..., Any] | None = None) -> Importance:
+    """Mean |SHAP| over the given rows, summed over classes (`shap.TreeExplainer`).
+
+    A mean of absolute values is positive for a useless feature too, so it has a standard error but no test.
+
+    Parameters
+    ----------
+    model : object
+        A model that `shap.TreeExplainer` reads.
+    X_val : table of shape (n_val, n_features)
+    loss : optional
+        Only needed if the model's objective is unknown.
+
+    Returns
+    -------
+    Importance
+    """
+    try:
+        import shap
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("shap_importance needs shap: pip install 'unbiasedgbm[shap]'.") from error
+    tree_model = read_model(model, loss)
+    values = shap.TreeExplainer(model).shap_values(_for_shap(tree_model, model, X_val))
+    # A list of classes in older releases, classes last in newer ones.
+    table = np.abs(np.stack(values, axis=-1) if isinstance(values, list) else np.asarray(values))
+    by_row = table.sum(axis=2) if table.ndim == 3 else table
+    return Importance(
+        method="mean |SHAP|",
+        feature_names=tree_model.feature_names,
+        importance=by_row.mean(axis=0),
+        se=by_row.std(axis=0, ddof=1) / np.sqrt(len(by_row)),
+        n_splits=_split_counts(tree_model),
+        tested=False,
+        settings={"model": tree_model.name},
+    )
+
+
+def _for_shap(tree_model: TreeModel, model: Any, X: Any) -> Any:
+    """CatBoost must be told which columns are categories; the others know."""
+    if tree_model.library != "catboost":
+        return X
+    import catboost
+
+    return catboost.Pool(X, cat_features=model.get_cat_feature_indices())
+
+
+def _shuffled(X: Any, column: int, order: IntArray) -> Any:
+    """A copy of the table with one column in another order, in the table's own type."""
+    if not hasattr(X, "columns") and not hasattr(X, "column_names"):
+        shuffled = X.copy()
+        shuffled[:, column] = X[order, column]
+        return shuffled
+    frame = nw.from_native(X, eager_only=True)
+    name = frame.columns[column]
+    return frame.with_columns(frame[name][order.tolist()].alias(name)).to_native()
+
+
+def _training_gains(model: TreeModel, part: Part) -> list[FloatArray]:
+    """Gain of each node of each tree from its training rows, summed over outputs."""
+    mass = float(len(part.y)) if part.weight is None else float(part.weight.sum())
+    gains = []
+    iteration = -1
+    for first, last in model.chunks(len(part.y)):
+        leaves = part.nodes(first, last)
+        for tree, node in zip(model.trees[first:last], leaves, strict=True):
+            if tree.iteration != iteration:
+                iteration = tree.iteration
+                g, h = part.gradients(model.loss)
+            gain = np.zeros(len(tree.left))
+            split = np.flatnonzero(tree.is_split)
+            for output in tree.outputs:
+                total = np.zeros((len(tree.left), 2))
+                sums.sum_training_rows(node, g[output], h[output], tree.order, tree.parent, total)
+                # Empty nodes have G = H = 0 and no loss.
+                quality = total[:, 0] ** 2 / np.where(total[:, 1] > 0.0, total[:, 1], 1.0)
+                rise = quality[tree.left[split]] + quality[tree.right[split]] - quality[split]
+                gain[split] += tree.share / (2.0 * mass) * rise
+            gains.append(gain)
+            part.advance(tree, node)
+    return gains
+
+
+def _credit(model: TreeModel, values: list[Any]) -> FloatArray:
+    """Sum a value of each split over the features it is made of, shape (n_trees, n_features)."""
+    table = np.zeros((len(model.trees), len(model.feature_names)))
+    for number, (tree, value) in enumerate(zip(model.trees, values, strict=True)):
+        for v in np.flatnonzero(tree.is_split):
+            features = model.sources[tree.source[v]]
+            table[number, list(features)] += value[v] / len(features)
+    return table
+
+
+def _split_counts(model: TreeModel) -> IntArray:
+    return np.rint(_credit(model, [tree.is_split for tree in model.trees]).sum(axis=0)).astype(np.int64)
+
+
+def _untested(method: str, model: TreeModel, per_tree: FloatArray) -> Importance:
+    """An importance that knows nothing of its chance error."""
+    return Importance(
+        method=method,
+        feature_names=model.feature_names,
+        importance=per_tree.sum(axis=0),
+        se=np.full(len(model.feature_names), np.nan),
+        n_splits=_split_counts(model),
+        per_tree=per_tree,
+        tested=False,
+        settings={"model": model.name},
+    )

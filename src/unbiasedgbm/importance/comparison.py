@@ -1,0 +1,144 @@
+"""Several importances of one model side by side: one frame, one figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from unbiasedgbm.importance.baselines import (
+    gain_importance,
+    permutation_importance,
+    shap_importance,
+    split_importance,
+)
+from unbiasedgbm.importance.gain import unbiased_gain
+from unbiasedgbm.importance.result import Importance, frame_from_columns, import_pyplot
+from unbiasedgbm.losses import Loss
+
+METHODS = ("unbiased_gain", "gain", "split", "permutation", "shap")
+
+
+@dataclass(frozen=True, eq=False)
+class ImportanceComparison:
+    """Importances of one model by several methods.
+
+    Attributes
+    ----------
+    results : mapping from method to Importance
+        In the order asked for.
+    """
+
+    results: Mapping[str, Importance]
+
+    def to_frame(self, backend: str = "pandas") -> Any:
+        """One row a feature, best by the first method first; value and rank of each method, p-values where tested.
+
+        Parameters
+        ----------
+        backend : {"pandas", "polars", "pyarrow"}, default="pandas"
+        """
+        first = next(iter(self.results.values()))
+        order = first.ranking()
+        columns: dict[str, Any] = {"feature": [first.feature_names[j] for j in order]}
+        for name, result in self.results.items():
+            rank = np.empty(len(order), dtype=np.int64)
+            rank[result.ranking()] = np.arange(1, len(order) + 1)
+            columns[name] = result.importance[order]
+            columns[f"{name}_rank"] = rank[order]
+            if result.tested:
+                columns[f"{name}_se"] = result.se[order]
+                columns[f"{name}_p_value"] = result.p_value[order]
+        return frame_from_columns(columns, backend)
+
+    def plot(self, *, max_features: int = 20) -> Any:
+        """One panel a method, each with its own order.
+
+        Parameters
+        ----------
+        max_features : int, default=20
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+        """
+        n_bars = min(max_features, max(len(result.feature_names) for result in self.results.values()))
+        figure, axes = import_pyplot().subplots(
+            1,
+            len(self.results),
+            figsize=(3.0 * len(self.results), 1.2 + 0.28 * n_bars),
+            layout="constrained",
+            squeeze=False,
+        )
+        for ax, result in zip(axes[0], self.results.values(), strict=True):
+            result.plot(ax, max_features=max_features)
+        return figure
+
+
+def compare_importances(
+    model: Any,
+    X_train: Any,
+    y_train: Any,
+    X_val: Any,
+    y_val: Any,
+    *,
+    methods: Sequence[str] = METHODS,
+    sample_weight_train: Any = None,
+    sample_weight_val: Any = None,
+    loss: Loss | Callable[..., Any] | None = None,
+    n_repeats: int = 5,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+) -> ImportanceComparison:
+    """Unbiased gain beside the importances that it competes with.
+
+    Parameters
+    ----------
+    model, X_train, y_train, X_val, y_val, sample_weight_train, sample_weight_val, loss, n_jobs
+        As in `unbiased_gain`.
+    methods : sequence of str
+        Any of "unbiased_gain", "gain", "split", "permutation" and "shap" (needs the shap package).
+    n_repeats : int, default=5
+        Shuffles of each column, for "permutation".
+    random_state : int, default=0
+        Of the shuffles.
+
+    Returns
+    -------
+    ImportanceComparison
+        With ``to_frame()`` and ``plot()``.
+    """
+    unknown = [method for method in methods if method not in METHODS]
+    if unknown or not methods:
+        raise ValueError(f"methods must be some of {METHODS}, got {tuple(methods)!r}.")
+    runs: dict[str, Callable[[], Importance]] = {
+        "unbiased_gain": lambda: unbiased_gain(
+            model,
+            X_train,
+            y_train,
+            X_val,
+            y_val,
+            sample_weight_train=sample_weight_train,
+            sample_weight_val=sample_weight_val,
+            loss=loss,
+            n_jobs=n_jobs,
+        ),
+        "gain": lambda: gain_importance(
+            model, X_train, y_train, sample_weight_train=sample_weight_train, loss=loss, n_jobs=n_jobs
+        ),
+        "split": lambda: split_importance(model, loss=loss),
+        "permutation": lambda: permutation_importance(
+            model,
+            X_val,
+            y_val,
+            sample_weight_val=sample_weight_val,
+            n_repeats=n_repeats,
+            loss=loss,  # type: ignore[arg-type]
+            random_state=random_state,
+            n_jobs=n_jobs,
+        ),
+        "shap": lambda: shap_importance(model, X_val, loss=loss),
+    }
+    return ImportanceComparison({method: runs[method]() for method in methods})

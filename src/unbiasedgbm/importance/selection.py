@@ -1,0 +1,162 @@
+"""Feature selection by unbiased gain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.feature_selection import SelectorMixin
+from sklearn.model_selection import train_test_split
+from sklearn.utils import _safe_indexing, check_random_state, get_tags
+from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted, validate_data
+
+from unbiasedgbm.importance.crossfit import cross_unbiased_gain
+from unbiasedgbm.importance.gain import unbiased_gain
+from unbiasedgbm.importance.result import Importance
+
+MODES = ("fdr", "p_value", "k_best", "fraction")
+
+
+class UnbiasedGainSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
+    """Select features by the unbiased gain of a gradient boosting model.
+
+    Parameters
+    ----------
+    estimator : object
+        An unfitted gradient boosting estimator that `unbiased_gain` reads.
+    mode : {"fdr", "p_value", "k_best", "fraction"}, default="fdr"
+        Keep the features whose Benjamini–Hochberg adjusted p-value is at most ``param``; whose p-value is at most
+        ``param``; the ``param`` best; the best share ``param`` of them.
+    param : float, default=0.1
+        The level, number or share that ``mode`` speaks of.
+    cv : int, splitter or None, default=None
+        None holds out a part of the rows once; otherwise cross-fitting with these folds.
+    held_out : float, default=0.3
+        Share of rows that is held out if ``cv`` is None.
+    min_rows : int, default=5
+        As in `unbiased_gain`.
+    random_state : int, RandomState or None, default=None
+        Of the rows that are held out.
+
+    Attributes
+    ----------
+    importance_ : Importance
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Only if the table has names.
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        mode: str = "fdr",
+        param: float = 0.1,
+        cv: Any = None,
+        held_out: float = 0.3,
+        min_rows: int = 5,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.mode = mode
+        self.param = param
+        self.cv = cv
+        self.held_out = held_out
+        self.min_rows = min_rows
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, **fit_params: Any) -> UnbiasedGainSelector:
+        """Fit the estimator on a part of the rows and judge its features by the others.
+
+        Parameters
+        ----------
+        X : table of shape (n_rows, n_features)
+        y : array-like of shape (n_rows,)
+        **fit_params
+            ``sample_weight``: array-like of shape (n_rows,). Other arguments are refused, because they could not be
+            split with the rows.
+
+        Returns
+        -------
+        self
+        """
+        unknown = sorted(set(fit_params) - {"sample_weight"})
+        if unknown:
+            raise TypeError(f"fit got an unexpected argument {unknown[0]!r}; only sample_weight is supported.")
+        self._check_parameters()
+        if hasattr(X, "columns") or hasattr(X, "column_names"):
+            # The estimator may know categories and missing values that an array would lose.
+            validate_data(self, X, skip_check_array=True)
+        else:
+            X, y = validate_data(
+                self, X, y, dtype=None, ensure_all_finite=not get_tags(self).input_tags.allow_nan, ensure_min_samples=4
+            )
+        labels = np.asarray(y)
+        sample_weight = fit_params.get("sample_weight")
+        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
+        self.importance_ = self._crossfit(X, labels, weight) if self.cv is not None else self._split(X, labels, weight)
+        return self
+
+    def _check_parameters(self) -> None:
+        if self.mode not in MODES:
+            raise ValueError(f"mode must be one of {MODES}, got {self.mode!r}.")
+        if self.mode == "k_best":
+            if not self.param >= 1:
+                raise ValueError(f"param must be at least 1 for mode='k_best', got {self.param!r}.")
+        elif not 0.0 < self.param <= 1.0:
+            raise ValueError(f"param must lie in (0, 1] for mode={self.mode!r}, got {self.param!r}.")
+        if not 0.0 < self.held_out < 1.0:
+            raise ValueError(f"held_out must lie between 0 and 1, got {self.held_out!r}.")
+
+    def _crossfit(self, X: Any, y: Any, weight: Any) -> Importance:
+        return cross_unbiased_gain(
+            self.estimator, X, y, cv=self.cv, sample_weight=weight, min_rows=self.min_rows, n_jobs=None
+        )
+
+    def _split(self, X: Any, y: Any, weight: Any) -> Importance:
+        """Hold out a part of the rows, each class in its share if it has two rows."""
+        stratify = None
+        if is_classifier(self.estimator) and np.unique(y, return_counts=True)[1].min() >= 2:
+            stratify = y
+        rows, held = train_test_split(
+            np.arange(_num_samples(X)),
+            test_size=self.held_out,
+            random_state=check_random_state(self.random_state),
+            stratify=stratify,
+        )
+        X_train = _safe_indexing(X, rows)
+        fit_options = {} if weight is None else {"sample_weight": weight[rows]}
+        model = clone(self.estimator).fit(X_train, y[rows], **fit_options)
+        return unbiased_gain(
+            model,
+            X_train,
+            y[rows],
+            _safe_indexing(X, held),
+            y[held],
+            sample_weight_train=None if weight is None else weight[rows],
+            sample_weight_val=None if weight is None else weight[held],
+            min_rows=self.min_rows,
+        )
+
+    def _get_support_mask(self) -> npt.NDArray[np.bool_]:
+        check_is_fitted(self)
+        result = self.importance_
+        if self.mode == "fdr":
+            return result.p_adjusted <= self.param
+        if self.mode == "p_value":
+            return result.p_value <= self.param
+        n_features = len(result.importance)
+        n_kept = int(self.param) if self.mode == "k_best" else max(1, round(self.param * n_features))
+        mask = np.zeros(n_features, dtype=bool)
+        mask[result.ranking()[:n_kept]] = True
+        return mask
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.estimator)
+        tags.input_tags.allow_nan = inner.input_tags.allow_nan
+        tags.input_tags.categorical = inner.input_tags.categorical
+        tags.target_tags.required = True
+        return tags

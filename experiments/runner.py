@@ -112,6 +112,7 @@ def run(
                 suspects = list(running.values())
                 running.clear()
                 rows = [(task, _alone(workers, task, bench)) for task in suspects]
+                workers.restart()
             else:
                 rows = [(task := running.pop(future), _result(future, task)) for future in done]
             for task, row in rows:
@@ -136,7 +137,13 @@ def _resume(chain: Chain, known: dict[str, Row]) -> _Task:
 
 
 def _submit(executor: Executor, task: _Task, bench: Any) -> Future[Row]:
-    return executor.submit(execute, task.next_job, task.rows, bench)
+    try:
+        return executor.submit(execute, task.next_job, task.rows, bench)
+    except BrokenProcessPool as error:
+        # A worker died since we last looked: the same news, as a future like any other.
+        future: Future[Row] = Future()
+        future.set_exception(error)
+        return future
 
 
 def _result(future: Future[Row], task: _Task) -> Row:

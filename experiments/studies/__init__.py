@@ -10,6 +10,7 @@ MEASURES = {
     "untuned": "experiments.studies.untuned",
     "tuned": "experiments.studies.tuned",
     "selection": "experiments.studies.selection",
+    "qsar": "experiments.studies.untuned",
     "toy": "experiments.studies.toy",
 }
 

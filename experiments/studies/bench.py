@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +33,14 @@ class Bench:
     threads: int = 1
 
 
+@contextmanager
+def quiet(threads: int) -> Iterator[None]:
+    """Limit the threads of libraries that have no argument for it, and keep their warnings off the progress display."""
+    with threadpool_limits(threads), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
 def evaluate(
     method: str, task: str, parts: Parts, params: Mapping[str, Any], *, seed: int, threads: int
 ) -> tuple[dict[str, Any], Fitted]:
@@ -44,8 +53,7 @@ def evaluate(
     model : Fitted
     """
     booster = get_method(method)
-    with threadpool_limits(threads), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with quiet(threads):
         started = time.perf_counter()
         model = booster.fit(task, parts.train.X, parts.train.y, params, seed=seed, threads=threads)
         fitted = time.perf_counter()

@@ -6,7 +6,7 @@ does not decide which tables can be compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from experiments.catalogue import Entry
@@ -19,18 +19,18 @@ OURS = "unbiasedgbm"
 
 
 def chains(
-    tables: Sequence[Entry],
+    tables: Mapping[str, Entry],
     methods: Iterable[str],
     variants: Mapping[str, Mapping[str, Any]],
     splits: int,
     max_rows: int | None,
-    suffix: str = "",
+    study: str = STUDY,
 ) -> list[Chain]:
     """Return the jobs, table by table, so that a table is complete before the next begins.
 
     Parameters
     ----------
-    tables : sequence of Entry
+    tables : mapping of name or view to Entry
     methods : iterable of str
         Methods at their defaults.
     variants : mapping of label to parameters
@@ -38,24 +38,17 @@ def chains(
     splits : int
         Seeds 0 to `splits` − 1.
     max_rows : int or None
-    suffix : str
-        Appended to the tables' names to take a view of them, e.g. ``"@raw"``.
+    study : str
+        The name under which the rows are stored.
     """
-    wanted = [(name, name, {}) for name in methods] + [
-        (label, OURS, dict(params)) for label, params in variants.items()
-    ]
+    wanted = [(name, name, {}) for name in methods]
+    wanted += [(label, OURS, dict(params)) for label, params in variants.items()]
     return [
         Chain(
-            Job(
-                STUDY,
-                entry.name + suffix,
-                label,
-                seed,
-                options={"max_rows": max_rows, "method": method, "params": params},
-            ),
+            Job(study, name, label, seed, options={"max_rows": max_rows, "method": method, "params": params}),
             cost=entry.cost,
         )
-        for entry in tables
+        for name, entry in tables.items()
         for seed in range(splits)
         for label, method, params in wanted
     ]

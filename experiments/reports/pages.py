@@ -1,0 +1,52 @@
+"""Which report is written from which rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments.catalogue import TableSource
+from experiments.reports import qsar, selection, toy, tuned, untuned
+from experiments.store import Store
+
+QSAR_METHODS = ("lightgbm", "merged", "unbiasedgbm")
+
+
+def write_report(name: str, store: Store, out: Path, tables: TableSource, methods: Sequence[str]) -> list[Path]:
+    """Write one report and return its files; none if the store has no rows for it.
+
+    Parameters
+    ----------
+    name : {"untuned", "tuned", "selection", "qsar", "toy"}
+    store : Store
+    out : Path
+        A folder that exists.
+    tables : TableSource
+        Only its catalogue is read.
+    methods : sequence of str
+        Methods of the untuned comparison; empty for all.
+    """
+    if name == "untuned":
+        return _untuned(store, out, tables, methods)
+    if name == "tuned":
+        return tuned.write(store.rows("tuned"), out, tables)
+    if name == "selection":
+        return selection.write(store.rows("selection"), out)
+    if name == "qsar":
+        return qsar.write(store.rows("qsar"), out, QSAR_METHODS)
+    return toy.write(store.rows("toy"), out)
+
+
+def _untuned(store: Store, out: Path, tables: TableSource, methods: Sequence[str]) -> list[Path]:
+    """Write one page over all tables and one for each half."""
+    rows = [row for row in store.rows("untuned") if not methods or row["method"] in methods]
+    files = []
+    for half in (None, "search", "check"):
+        part = [row for row in rows if half is None or tables.entry(row["table"]).half == half]
+        if not part:
+            continue
+        path = out / ("untuned.md" if half is None else f"untuned-{half}.md")
+        heading = "# Untuned comparison" + (f", {half} half" if half else "")
+        path.write_text(f"{heading}\n\n{untuned.summary(part)}\n")
+        files.append(path)
+    return files

@@ -47,9 +47,11 @@ class Workers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.executor.shutdown(wait=True, cancel_futures=True)
         if self._client is not None:
+            self.executor.shutdown()
             self._client.close()
+        else:
+            self.executor.shutdown(cancel_futures=True)
 
     def restart(self) -> None:
         """Replace a pool whose worker died."""

@@ -47,7 +47,7 @@ def best_so_far(frame: pd.DataFrame, column: str = "test") -> pd.DataFrame:
         was run.
     """
     curves = {}
-    for key, chain in frame.sort_values("number").groupby([*SPLIT, "method"], sort=False):
+    for key, chain in frame.sort_values("number", kind="stable").groupby([*SPLIT, "method"], sort=False):
         valid = chain["valid"].to_numpy()
         leader = [int(np.argmax(valid[: count + 1])) for count in range(len(valid))]
         curves[key] = pd.Series(chain[column].to_numpy()[leader], index=np.arange(1, len(valid) + 1))
@@ -69,7 +69,7 @@ def normalised_curves(frame: pd.DataFrame, methods: Sequence[str]) -> pd.DataFra
     curves = curves[enough.reindex(curves.index.droplevel("method")).to_numpy()].dropna(axis=1)
     splits = curves.index.droplevel("method")
     worst, best = (pd.Series(limits[side].reindex(splits).to_numpy(), index=curves.index) for side in ("min", "max"))
-    return normalise(curves, worst, best)
+    return normalise(curves, worst, best).reindex(methods, level="method")
 
 
 def plot_curves(curves: pd.DataFrame, groups: Mapping[str, str], path: Path) -> Path | None:
@@ -93,12 +93,14 @@ def plot_curves(curves: pd.DataFrame, groups: Mapping[str, str], path: Path) -> 
     for axis, group in zip(axes.flat, shown, strict=False):
         part = curves[group_of == group]
         tables = part.index.get_level_values("table").nunique()
-        for method, lines in part.groupby(level="method", sort=False):
+        for method in curves.index.get_level_values("method").unique():
+            lines = part.xs(method, level="method")
             by_table = lines.groupby(level="table").mean()
             mean, error = by_table.mean(), by_table.sem().fillna(0.0)
             axis.plot(mean.index, mean, color=colour(method), label=title(method), lw=1.6)
             axis.fill_between(mean.index, mean - error, mean + error, color=colour(method), alpha=0.12, lw=0)
         axis.set_title(f"{GROUP_TITLES[group]} ({tables} tables)")
         axis.set(xlabel="tuning iterations", ylabel="normalised test score")
+        axis.xaxis.get_major_locator().set_params(integer=True)
     axes.flat[0].legend(fontsize=8)
     return save(figure, path)

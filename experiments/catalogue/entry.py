@@ -110,8 +110,8 @@ class Entry:
 
     @property
     def cost(self) -> int:
-        """Rough size of a fit; wide tables are slow even if they are short."""
-        return (self.rows + 500) * self.features
+        """Rough size of a fit: wide tables are slow even if they are short, and long ones are usually capped."""
+        return (min(self.rows, 30_000) + 500) * self.features
 
     @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> Entry:

@@ -54,6 +54,11 @@ class Bins(NamedTuple):
     """(n_wide,) where in a histogram the bins of each wide feature begin."""
 
 
+def writable(block: FloatArray) -> FloatArray:
+    """The block, or a copy if it is read-only: to a kernel that is another type, compiled again."""
+    return block if block.flags.writeable else block.copy()
+
+
 def value_edges(values: FloatArray, weights: FloatArray | None, max_bins: int) -> FloatArray:
     """Upper edges of all but the last bin of a numeric column.
 
@@ -186,7 +191,18 @@ class BinMapper:
             content = np.zeros(p, dtype=np.uint64)
             for start in range(begin, end, _BLOCK_ROWS):
                 stop = min(start + _BLOCK_ROWS, end)
-                _bin_rows(table.block(start, stop), start, padded, limit, column, narrow, n_bytes, wide, n_wide, content)
+                _bin_rows(
+                    writable(table.block(start, stop)),
+                    start,
+                    padded,
+                    limit,
+                    column,
+                    narrow,
+                    n_bytes,
+                    wide,
+                    n_wide,
+                    content,
+                )
             return content
 
         parts = pool.run(work, pool.blocks(n, _BLOCK_ROWS))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from unbiasedgbm.binning import TableLike
+from unbiasedgbm.binning import TableLike, writable
 from unbiasedgbm.ensemble.trees import TreeEnsemble
 from unbiasedgbm.kernels import kernel
 from unbiasedgbm.threads import Pool
@@ -104,7 +104,7 @@ def raw_predict(
         position = np.empty((min(_BLOCK_ROWS, end - begin), table.n_features), dtype=np.uint16)
         for start in range(begin, end, _BLOCK_ROWS):
             stop = min(start + _BLOCK_ROWS, end)
-            _walk_rows(table.block(start, stop), walk, first, last, position, raw[start:stop])
+            _walk_rows(writable(table.block(start, stop)), walk, first, last, position, raw[start:stop])
 
     serial = n * (last - first) < _SERIAL_WORK
     for_blocks = [(0, n)] if serial else pool.blocks(n, _BLOCK_ROWS)
@@ -112,16 +112,16 @@ def raw_predict(
     return raw
 
 
-def leaves(walk: Walk, table: TableLike, pool: Pool) -> npt.NDArray[np.int32]:
-    """Leaf that each row reaches in each tree, counted from the tree's root, shape (n, n_trees)."""
-    n, n_trees = table.n_rows, len(walk.output)
+def leaves(walk: Walk, table: TableLike, n_trees: int, pool: Pool) -> npt.NDArray[np.int32]:
+    """Leaf that each row reaches in each of the first trees, counted from the tree's root, shape (n, n_trees)."""
+    n = table.n_rows
     found = np.empty((n, n_trees), dtype=np.int32)
 
     def work(begin: int, end: int) -> None:
         position = np.empty((min(_BLOCK_ROWS, end - begin), table.n_features), dtype=np.uint16)
         for start in range(begin, end, _BLOCK_ROWS):
             stop = min(start + _BLOCK_ROWS, end)
-            _find_leaves(table.block(start, stop), walk, position, found[start:stop])
+            _find_leaves(writable(table.block(start, stop)), walk, position, found[start:stop])
 
     pool.run(work, pool.blocks(n, _BLOCK_ROWS))
     return found
@@ -194,7 +194,7 @@ def _find_leaves(block, walk, position, found):  # type: ignore
     """Leaf numbers of a block of rows."""
     m = block.shape[0]
     _positions(block, walk, position)
-    for t in range(walk.output.size):
+    for t in range(found.shape[1]):
         root = walk.tree_start[t]
         for i in range(m):
             node = root

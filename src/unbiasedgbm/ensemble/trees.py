@@ -121,12 +121,15 @@ class TreeEnsemble:
                 raise ValueError(f"trees: '{name}' must have one entry for each of {n} nodes.")
         _check_sorted_starts(self.tree_start, self.n_trees, n)
         _require(1 <= self.n_features <= 2**31 - 1, "trees: 'n_features' is out of range.")
-        _require(self.base.ndim == 1 and 1 <= len(self.base), "trees: 'base' must hold at least one number.")
+        _require(self.base.ndim == 1 and len(self.base) >= 1, "trees: 'base' must hold at least one number.")
         for name in ("base", "value", "cover", "score"):
-            _require(bool(np.isfinite(getattr(self, name)).all()), f"trees: '{name}' holds a number that is not finite.")
+            _require(
+                bool(np.isfinite(getattr(self, name)).all()), f"trees: '{name}' holds a number that is not finite."
+            )
         _require(not bool(np.isnan(self.threshold).any()), "trees: 'threshold' holds a NaN.")
         _require(
-            bool(((self.output >= 0) & (self.output < self.n_outputs)).all()), "trees: 'output' names no raw prediction."
+            bool(((self.output >= 0) & (self.output < self.n_outputs)).all()),
+            "trees: 'output' names no raw prediction.",
         )
         inner = self.left >= 0
         size = np.repeat(np.diff(self.tree_start), np.diff(self.tree_start))
@@ -198,7 +201,9 @@ class Tree:
     score: npt.NDArray[np.float64]
 
 
-def join(n_features: int, base: npt.NDArray[np.float64], head: TreeEnsemble | None, trees: Sequence[Tree]) -> TreeEnsemble:
+def join(
+    n_features: int, base: npt.NDArray[np.float64], head: TreeEnsemble | None, trees: Sequence[Tree]
+) -> TreeEnsemble:
     """An ensemble of the trees of ``head`` followed by ``trees``."""
     parts: list[TreeEnsemble | Tree] = [] if head is None else [head]
     parts += trees

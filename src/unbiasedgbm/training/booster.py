@@ -135,7 +135,9 @@ class Booster:
     _memory: Workspace = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._memory = Workspace(self.parameters, self.data, self.mapper, self.features, self.groups, self.raw.shape[1], self.pool)
+        self._memory = Workspace(
+            self.parameters, self.data, self.mapper, self.features, self.groups, self.raw.shape[1], self.pool
+        )
         self._start_dispersion = math.nan
 
     @property
@@ -222,7 +224,10 @@ class Booster:
         )
         total = sums.sum(axis=0)
         packing = choose_packing(
-            float(total[4]) / unit_g, float(total[5]) / unit_h, int(total[6]), count_bits(self.parameters.min_samples_leaf)
+            float(total[4]) / unit_g,
+            float(total[5]) / unit_h,
+            int(total[6]),
+            count_bits(self.parameters.min_samples_leaf),
         )
         place = total[:4].cumsum() - total[:4] + sums[:, :4].cumsum(axis=0) - sums[:, :4]
         self.pool.run(
@@ -314,7 +319,9 @@ class Booster:
         self._count_importance(node, dispersion)
         return self._export(node, value, output)
 
-    def _newton_values(self, gradients: _Gradients, output: int, begin: npt.NDArray[np.int64], end: npt.NDArray[np.int64]) -> FloatArray:
+    def _newton_values(
+        self, gradients: _Gradients, output: int, begin: npt.NDArray[np.int64], end: npt.NDArray[np.int64]
+    ) -> FloatArray:
         """−G/(H + λ) of every leaf, in fixed point."""
         memory = self._memory
         n, step = self.raw.shape

@@ -87,7 +87,9 @@ def choose_packing(sum_g: float, sum_h: float, n_rows: int, bits: int) -> Packin
     slack = 8.0 * math.sqrt(n_rows) + 64.0 if stochastic else 0.5 * n_rows + 1.0
     g_room = 2.0 ** (63 - G_SHIFT) - slack
     h_room = 2.0 ** (G_SHIFT - bits) - slack - n_rows / 2.0**bits - 1.0
-    return Packing(_power_of_two(g_room / max(sum_g, 1e-300)), _power_of_two(h_room / max(sum_h, 1e-300)), bits, stochastic)
+    return Packing(
+        _power_of_two(g_room / max(sum_g, 1e-300)), _power_of_two(h_room / max(sum_h, 1e-300)), bits, stochastic
+    )
 
 
 def _power_of_two(x: float) -> float:
@@ -95,7 +97,9 @@ def _power_of_two(x: float) -> float:
 
 
 @kernel
-def draw_and_sum(g, h, at, step, weight, counts, table, key, draw_key, share, begin, end, unit_g, unit_h, unit_s, roles, sums):  # type: ignore
+def draw_and_sum(
+    g, h, at, step, weight, counts, table, key, draw_key, share, begin, end, unit_g, unit_h, unit_s, roles, sums
+):  # type: ignore
     """Draw the role of each row of a block and add up, in fixed point, what the packing must have room for.
 
     Parameters
@@ -151,7 +155,26 @@ def draw_and_sum(g, h, at, step, weight, counts, table, key, draw_key, share, be
 
 
 @kernel
-def pack(g, h, at, step, weight, counts, table, key, begin, end, g_scale, h_scale, bits, stochastic, roles, place, packed, rows):  # type: ignore
+def pack(
+    g,
+    h,
+    at,
+    step,
+    weight,
+    counts,
+    table,
+    key,
+    begin,
+    end,
+    g_scale,
+    h_scale,
+    bits,
+    stochastic,
+    roles,
+    place,
+    packed,
+    rows,
+):  # type: ignore
     """Pack the rows of a block and put each row's number behind those of its role.
 
     Parameters

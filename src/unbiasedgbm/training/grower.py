@@ -159,7 +159,17 @@ def _partition(nodes, k, bins, features, rows, spare):  # type: ignore
     for role in range(4):
         end = begin + nodes.count[k, role]
         nodes.left_count[role] = split_rows(
-            bins, feature.column, feature.categorical, node.bin, node.missing_left, nodes.levels, k, rows, begin, end, spare
+            bins,
+            feature.column,
+            feature.categorical,
+            node.bin,
+            node.missing_left,
+            nodes.levels,
+            k,
+            rows,
+            begin,
+            end,
+            spare,
         )
         begin = end
     left_at = node.begin
@@ -283,7 +293,26 @@ def _settle(nodes, k, features, rule, n_bins, evidence, hist, scratch, out):  # 
 
 
 @kernel
-def grow(state, nodes, bins, features, groups, rule, limits, share, evidence, packed, rows, spare, hist, free, tree_allowed, allowed, scratch, out):  # type: ignore
+def grow(
+    state,
+    nodes,
+    bins,
+    features,
+    groups,
+    rule,
+    limits,
+    share,
+    evidence,
+    packed,
+    rows,
+    spare,
+    hist,
+    free,
+    tree_allowed,
+    allowed,
+    scratch,
+    out,
+):  # type: ignore
     """Grow until the tree is done or a large node needs an answer.
 
     Parameters

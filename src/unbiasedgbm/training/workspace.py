@@ -182,7 +182,15 @@ class Workspace:
         """Divide a node's rows between its children."""
         nodes = self.nodes
         split, feature = nodes.node[node], self.features[nodes.node[node]["feature"]]
-        rule = (self.bins, feature["column"], feature["categorical"], split["bin"], split["missing_left"], nodes.levels, node)
+        rule = (
+            self.bins,
+            feature["column"],
+            feature["categorical"],
+            split["bin"],
+            split["missing_left"],
+            nodes.levels,
+            node,
+        )
         segments = self._segments(node, BLOCK_ROWS)
         n_left = self.pool.run(split_rows, [(*rule, self.rows, begin, end, self.spare) for _, begin, end in segments])
         nodes.left_count[:] = 0

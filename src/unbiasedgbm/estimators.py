@@ -1,0 +1,678 @@
+"""UnbiasedGBMClassifier and UnbiasedGBMRegressor: validate, convert, delegate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from unbiasedgbm.callbacks import Callback, EarlyStopping, LogProgress, TrainingState
+from unbiasedgbm.ensemble.trees import TreeEnsemble, join
+from unbiasedgbm.frames import Schema, learn_schema
+from unbiasedgbm.losses import REGRESSION_LOSSES, CustomLoss, LogLoss, Loss, MulticlassLogLoss, regression_loss
+from unbiasedgbm.metrics import make_metrics
+from unbiasedgbm.model import FittedModel
+from unbiasedgbm.parameters import (
+    CLASSIFIER_PARAMETERS,
+    REGRESSOR_PARAMETERS,
+    Parameter,
+    check_parameters,
+    check_role_ratio,
+)
+from unbiasedgbm.targets import read_target, read_weight
+from unbiasedgbm.threads import Pool, effective_n_jobs
+from unbiasedgbm.training.constraints import interaction_groups, monotone_signs
+from unbiasedgbm.training.loop import boost
+from unbiasedgbm.training.roles import usable_rule
+from unbiasedgbm.training.setup import Constraints, Rows, hold_out, make_booster, watch
+from unbiasedgbm.training.workspace import TrainingParameters
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class _BaseUnbiasedGBM(BaseEstimator):
+    """What classifier and regressor share."""
+
+    _parameters: ClassVar[tuple[Parameter, ...]]
+    _model: FittedModel
+
+    # -- what the subclasses say -------------------------------------------------------------------------------------
+
+    def _learn_target(self, y: npt.NDArray[Any]) -> None:
+        """Learn from the training target what `_encode` needs."""
+
+    def _encode(self, y: npt.NDArray[Any], name: str) -> FloatArray:
+        """Target as float64: class numbers, or the numbers themselves."""
+        raise NotImplementedError  # abstract
+
+    def _make_loss(self) -> Loss:
+        raise NotImplementedError  # abstract
+
+    def _class_weights(self, y: FloatArray) -> FloatArray | None:
+        return None
+
+    # -- fitting -----------------------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        *,
+        X_val: Any = None,
+        y_val: Any = None,
+        sample_weight_val: Any = None,
+        init_model: Any = None,
+        callbacks: Sequence[Callback] = (),
+    ) -> Self:
+        """Train.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n, n_features)
+            NumPy array, pandas, polars or Arrow table; missing values and categories as they are.
+        y : array-like of shape (n,)
+            Target.
+        sample_weight : array-like of shape (n,), default=None
+            A row of weight 0 counts as absent. Whole numbers count as repetitions of the row.
+        X_val, y_val, sample_weight_val : default=None
+            Rows to record metrics of, and to stop early by.
+        init_model : fitted estimator of the same class, default=None
+            Training goes on from it, up to ``n_estimators`` iterations in all.
+        callbacks : sequence of callbacks, default=()
+            See `unbiasedgbm.callbacks`.
+
+        Returns
+        -------
+        self
+        """
+        check_parameters(self._parameters, self.get_params(deep=False))
+        pool = Pool(effective_n_jobs(self.n_jobs))
+        before = self._model_before(init_model)
+        old_trees = None if before is None else before.ensemble
+        seed = _draw_seed(self.random_state) if before is None else before.seed
+
+        schema, rows = self._read_training_rows(X, y, sample_weight, before)
+        loss = self._make_loss()
+        loss.check_target(rows.y)
+        metrics = make_metrics(self.scoring, loss, getattr(self, "classes_", None))
+        stops = self._stops_early(X_val)
+        watched = self._read_validation_rows(schema, X_val, y_val, sample_weight_val)
+        if stops and watched is None:
+            rows, watched = hold_out(rows, self.validation_fraction, hasattr(self, "classes_"), seed)
+
+        parameters = self._training_parameters(rows, seed)
+        booster, base = make_booster(
+            rows, self._class_weights(rows.y), schema, self._constraints(schema), parameters, self.max_bins, loss,
+            None if before is None else (before.ensemble, before.progress), pool,
+        )  # fmt: skip
+        validation = None if watched is None else watch(watched, booster, base, old_trees)
+        state = TrainingState(
+            iteration=booster.progress.n_iterations,
+            n_estimators=self.n_estimators,
+            history={} if before is None else {k: {m: [*v] for m, v in d.items()} for k, d in before.history.items()},
+            greater_is_better={metric.name: metric.greater_is_better for metric in metrics},
+        )
+        stopper = EarlyStopping(self.n_iter_no_change, self.tol)
+        watchers = [*callbacks, *[stopper] * stops, *[LogProgress(int(self.verbose))] * bool(self.verbose)]
+        trees = boost(booster, state, metrics, validation, watchers, watch_training=bool(self.verbose))
+
+        ensemble = join(schema.n_features, base, old_trees, trees)
+        best = stopper.best_iteration or state.iteration
+        self._accept(FittedModel(schema, ensemble, booster.progress, seed, best, state.history))
+        self.split_rule_ = parameters.split_rule
+        return self
+
+    def _model_before(self, init_model: Any) -> FittedModel | None:
+        """The model to go on from, by `warm_start` or ``init_model``."""
+        if init_model is None and not (self.warm_start and hasattr(self, "_model")):
+            return None
+        other = self if init_model is None else init_model
+        if type(other) is not type(self):
+            raise ValueError(f"init_model must be a fitted {type(self).__name__}; got {type(other).__name__}.")
+        check_is_fitted(other)
+        if hasattr(other, "classes_"):
+            self.classes_ = other.classes_
+        model: FittedModel = other._model
+        if self.n_estimators < model.progress.n_iterations:
+            raise ValueError(
+                f"n_estimators={self.n_estimators} must be at least the {model.progress.n_iterations} iterations of the "
+                "model to go on from."
+            )
+        return model
+
+    def _read_training_rows(
+        self, X: Any, y: Any, sample_weight: Any, before: FittedModel | None
+    ) -> tuple[Schema, Rows]:
+        """Read table, target and weights; rows of weight zero are absent from here on."""
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None; it should be a 1d array."
+            )
+        weight = read_weight(sample_weight, "sample_weight")
+        present = None if weight is None or weight.all() else np.flatnonzero(weight)
+        if before is None:
+            schema, table = learn_schema(
+                X, categorical_features=self.categorical_features, handle_unknown=self.handle_unknown, rows=present
+            )
+        else:
+            schema = before.schema
+            table = schema.read(X, estimator_name=type(self).__name__)
+        target = read_target(y, weight, table.n_rows, "y", "sample_weight")
+        if present is not None and weight is not None:
+            table, target, weight = table.take(present), target[present], weight[present]
+        if before is None:
+            self._learn_target(target)
+        return schema, Rows(table, self._encode(target, "y"), weight)
+
+    def _read_validation_rows(self, schema: Schema, X_val: Any, y_val: Any, sample_weight_val: Any) -> Rows | None:
+        if X_val is None:
+            if y_val is not None or sample_weight_val is not None:
+                raise ValueError("y_val and sample_weight_val have no meaning without X_val.")
+            return None
+        if y_val is None:
+            raise ValueError("X_val was given, but y_val is None.")
+        table = schema.read(X_val, estimator_name=type(self).__name__)
+        weight = read_weight(sample_weight_val, "sample_weight_val")
+        target = read_target(y_val, weight, table.n_rows, "y_val", "sample_weight_val")
+        return Rows(table, self._encode(target, "y_val"), weight)
+
+    def _stops_early(self, X_val: Any) -> bool:
+        if self.early_stopping not in (True, False, "auto"):
+            raise ValueError(f"early_stopping must be True, False or 'auto'; got {self.early_stopping!r}.")
+        return X_val is not None if self.early_stopping == "auto" else bool(self.early_stopping)
+
+    def _constraints(self, schema: Schema) -> Constraints:
+        p, names = schema.n_features, schema.feature_names
+        return Constraints(
+            monotone_signs(self.monotonic_cst, p, names, schema.is_categorical),
+            interaction_groups(self.interaction_cst, p, names),
+        )
+
+    def _training_parameters(self, rows: Rows, seed: int) -> TrainingParameters:
+        counts = rows.counts()
+        n_rows = len(rows.y) if counts is None else int(counts.sum(dtype=np.int64))
+        ratio = check_role_ratio(self.role_ratio)
+        rule = usable_rule(self.split_rule, ratio, n_rows, self.min_samples_leaf)
+        same_name = {
+            name: getattr(self, name)
+            for name in (
+                "learning_rate", "role_draw", "num_leaves", "max_depth", "min_samples_leaf", "min_child_weight",
+                "min_split_gain", "reg_lambda", "cat_smooth", "subsample", "colsample_bytree", "colsample_bynode",
+            )
+        }  # fmt: skip
+        return TrainingParameters(
+            split_rule=rule, role_ratio=ratio if rule == self.split_rule else None, seed=seed, **same_name
+        )
+
+    def _accept(self, model: FittedModel) -> None:
+        """Make a model this estimator's own."""
+        self._model = model
+        self.n_features_in_ = model.schema.n_features
+        if model.schema.feature_names is not None:
+            self.feature_names_in_ = np.array(model.schema.feature_names, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+    # -- what a fitted estimator knows -------------------------------------------------------------------------------
+
+    @property
+    def ensemble_(self) -> TreeEnsemble:
+        """The trees that predictions use, as a `TreeEnsemble`."""
+        check_is_fitted(self)
+        model = self._model
+        n_trees = model.n_iterations * model.n_outputs
+        return model.ensemble if n_trees == model.ensemble.n_trees else model.ensemble.head(n_trees)
+
+    @property
+    def feature_importances_(self) -> FloatArray:
+        """Unbiased gain gathered in training, shape (n_features,).
+
+        The sum, over all splits made and all candidates rejected, of the score that they were judged by, in units of the
+        loss summed over rows: neither clipped nor scaled. Zero or negative means useless.
+        """
+        check_is_fitted(self)
+        return self._model.progress.importance.copy()
+
+    @property
+    def n_iter_(self) -> int:
+        """Iterations done."""
+        check_is_fitted(self)
+        return self._model.progress.n_iterations
+
+    @property
+    def best_iteration_(self) -> int:
+        """Iterations that predictions use: the best ones by early stopping, else all."""
+        check_is_fitted(self)
+        return self._model.n_iterations
+
+    @property
+    def history_(self) -> dict[str, dict[str, list[float]]]:
+        """Metrics by set ("training", "validation") and name, one value an iteration."""
+        check_is_fitted(self)
+        return self._model.history
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_model")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        return tags
+
+    # -- prediction --------------------------------------------------------------------------------------------------
+
+    def _raw(self, X: Any, n_iterations: int | None) -> FloatArray:
+        """Raw predictions, shape (n,) or (n, n_outputs)."""
+        check_is_fitted(self)
+        model = self._model
+        if n_iterations is not None and not 0 <= n_iterations <= model.progress.n_iterations:
+            raise ValueError(f"n_iterations must be between 0 and {model.progress.n_iterations}; got {n_iterations!r}.")
+        table = model.schema.read(X, estimator_name=type(self).__name__)
+        raw = model.raw(table, n_iterations, Pool(effective_n_jobs(self.n_jobs)))
+        return raw[:, 0] if raw.shape[1] == 1 else raw
+
+    def _staged_raw(self, X: Any) -> Iterator[FloatArray]:
+        check_is_fitted(self)
+        table = self._model.schema.read(X, estimator_name=type(self).__name__)
+        for raw in self._model.staged(table, Pool(effective_n_jobs(self.n_jobs))):
+            yield raw[:, 0] if raw.shape[1] == 1 else raw
+
+    def apply(self, X: Any) -> npt.NDArray[np.int32]:
+        """Leaf that each row reaches in each tree.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n, n_trees), int32
+            Node numbers within the trees of `ensemble_`.
+        """
+        check_is_fitted(self)
+        table = self._model.schema.read(X, estimator_name=type(self).__name__)
+        return self._model.leaves(table, Pool(effective_n_jobs(self.n_jobs)))
+
+
+class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
+    """Gradient-boosted trees for classification whose splits are judged by rows that did not choose them.
+
+    Parameters
+    ----------
+    n_estimators : int, default=500
+        Largest number of boosting iterations. Boosting ends by itself when there is nothing left to learn.
+    learning_rate : float, default=0.04
+    num_leaves : int, default=31
+    max_depth : int or None, default=None
+    min_samples_leaf : int, default=5
+        Rows that both children of a split must have, in every role that the split rule uses.
+    min_child_weight : float, default=1e-3
+        Sum of hessians that both children must have.
+    min_split_gain : float, default=0.0
+        Score that a split must reach; may be negative.
+    reg_lambda : float, default=1.0
+    max_bins : int, default=128
+    subsample, colsample_bytree, colsample_bynode : float, default=1.0
+        Shares of the rows and features drawn for each tree, and of the features for each node.
+    split_rule : {"evidence", "merged", "separate", "without_se", "without_ub", "standard"}, default="evidence"
+        Which rows choose a split and which judge it.
+    role_ratio : tuple of float or None, default=None
+        Rows S1 : S2 (: S3) of the split rule; None for the rule's own.
+    role_draw : {"tree", "node", "fit"}, default="tree"
+        When roles are drawn.
+    categorical_features : "from_dtype", None, or array-like, default="from_dtype"
+        Columns that are categorical: those of text and category types, none, or those listed (mask, positions, names).
+    handle_unknown : {"missing", "error"}, default="missing"
+        What becomes of a level at predict that training has not seen.
+    cat_smooth : float, default=5.0
+    monotonic_cst : array-like or mapping, default=None
+        1 or -1 for features that the prediction must rise or fall with.
+    interaction_cst : "pairwise", "no_interactions", list of groups, default=None
+        Groups of features that may occur together on a path.
+    early_stopping : bool or "auto", default="auto"
+        "auto": on if and only if ``X_val`` is given to `fit`.
+    validation_fraction : float, default=0.1
+    n_iter_no_change : int, default=20
+    tol : float, default=1e-7
+    scoring : str, callable or list, default="loss"
+        What is recorded of the validation rows; the first one decides when to stop.
+    warm_start : bool, default=False
+    random_state : int, RandomState or None, default=0
+    n_jobs : int or None, default=None
+        Threads; None for the cores that this process may use. The model does not depend on it.
+    verbose : int, default=0
+    class_weight : mapping, "balanced" or None, default=None
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    feature_importances_ : ndarray of shape (n_features,)
+        Unbiased gain gathered in training.
+    ensemble_ : TreeEnsemble
+    split_rule_ : str
+        The rule that was used: "standard" if the table was too small for the one asked for.
+    n_iter_, best_iteration_ : int
+    history_ : dict
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from unbiasedgbm import UnbiasedGBMClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = UnbiasedGBMClassifier().fit(X, y)
+    >>> bool(model.score(X, y) > 0.95)
+    True
+    """
+
+    _parameters: ClassVar[tuple[Parameter, ...]] = CLASSIFIER_PARAMETERS
+
+    def __init__(
+        self,
+        *,
+        n_estimators: int = 500,
+        learning_rate: float = 0.04,
+        num_leaves: int = 31,
+        max_depth: int | None = None,
+        min_samples_leaf: int = 5,
+        min_child_weight: float = 1e-3,
+        min_split_gain: float = 0.0,
+        reg_lambda: float = 1.0,
+        max_bins: int = 128,
+        subsample: float = 1.0,
+        colsample_bytree: float = 1.0,
+        colsample_bynode: float = 1.0,
+        split_rule: str = "evidence",
+        role_ratio: Sequence[float] | None = None,
+        role_draw: str = "tree",
+        categorical_features: Any = "from_dtype",
+        handle_unknown: str = "missing",
+        cat_smooth: float = 5.0,
+        monotonic_cst: Any = None,
+        interaction_cst: Any = None,
+        early_stopping: bool | str = "auto",
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 20,
+        tol: float = 1e-7,
+        scoring: Any = "loss",
+        warm_start: bool = False,
+        random_state: Any = 0,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        class_weight: Any = None,
+    ) -> None:
+        self.n_estimators = n_estimators
+        self.learning_rate = learning_rate
+        self.num_leaves = num_leaves
+        self.max_depth = max_depth
+        self.min_samples_leaf = min_samples_leaf
+        self.min_child_weight = min_child_weight
+        self.min_split_gain = min_split_gain
+        self.reg_lambda = reg_lambda
+        self.max_bins = max_bins
+        self.subsample = subsample
+        self.colsample_bytree = colsample_bytree
+        self.colsample_bynode = colsample_bynode
+        self.split_rule = split_rule
+        self.role_ratio = role_ratio
+        self.role_draw = role_draw
+        self.categorical_features = categorical_features
+        self.handle_unknown = handle_unknown
+        self.cat_smooth = cat_smooth
+        self.monotonic_cst = monotonic_cst
+        self.interaction_cst = interaction_cst
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.scoring = scoring
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.class_weight = class_weight
+
+    def _learn_target(self, y: npt.NDArray[Any]) -> None:
+        check_classification_targets(y)
+        self.classes_ = np.unique(y)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"y must have at least 2 classes, but the rows with a positive weight have 1 class: {self.classes_[0]!r}."
+            )
+        if self.monotonic_cst is not None and len(self.classes_) > 2:
+            raise ValueError("monotonic_cst is not supported for more than two classes.")
+
+    def _encode(self, y: npt.NDArray[Any], name: str) -> FloatArray:
+        number = np.searchsorted(self.classes_, y)
+        number = np.minimum(number, len(self.classes_) - 1)
+        unknown = self.classes_[number] != y
+        if unknown.any():
+            raise ValueError(f"{name} has the class {y[unknown][0]!r}, which the training target does not have.")
+        return number.astype(np.float64)
+
+    def _make_loss(self) -> Loss:
+        return LogLoss() if len(self.classes_) == 2 else MulticlassLogLoss(len(self.classes_))
+
+    def _class_weights(self, y: FloatArray) -> FloatArray | None:
+        if self.class_weight is None:
+            return None
+        labels = self.classes_[y.astype(np.intp)]
+        try:
+            return np.asarray(compute_sample_weight(self.class_weight, labels), dtype=np.float64)
+        except ValueError as error:
+            raise ValueError(f"class_weight: {error}") from error
+
+    def decision_function(self, X: Any, *, n_iterations: int | None = None) -> FloatArray:
+        """Raw predictions: log odds of the second class, or one column a class.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n, n_features)
+        n_iterations : int or None, default=None
+            Use the first so many iterations.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, n_classes), float64
+        """
+        return self._raw(X, n_iterations)
+
+    def predict_proba(self, X: Any, *, n_iterations: int | None = None) -> FloatArray:
+        """Class probabilities, shape (n, n_classes); parameters as in `decision_function`."""
+        return self._probabilities(self._raw(X, n_iterations))
+
+    def predict(self, X: Any, *, n_iterations: int | None = None) -> npt.NDArray[Any]:
+        """Most probable class of each row, shape (n,); parameters as in `decision_function`."""
+        return self._labels(self._raw(X, n_iterations))
+
+    def staged_decision_function(self, X: Any) -> Iterator[FloatArray]:
+        """Yield `decision_function` after each iteration."""
+        return self._staged_raw(X)
+
+    def staged_predict_proba(self, X: Any) -> Iterator[FloatArray]:
+        """Yield `predict_proba` after each iteration."""
+        return (self._probabilities(raw) for raw in self._staged_raw(X))
+
+    def staged_predict(self, X: Any) -> Iterator[npt.NDArray[Any]]:
+        """Yield `predict` after each iteration."""
+        return (self._labels(raw) for raw in self._staged_raw(X))
+
+    def _probabilities(self, raw: FloatArray) -> FloatArray:
+        p = self._make_loss().predict(raw)
+        return np.column_stack([1.0 - p, p]) if p.ndim == 1 else p
+
+    def _labels(self, raw: FloatArray) -> npt.NDArray[Any]:
+        number = (raw > 0).astype(np.intp) if raw.ndim == 1 else raw.argmax(axis=1)
+        return self.classes_[number]
+
+
+class UnbiasedGBMRegressor(RegressorMixin, _BaseUnbiasedGBM):
+    """Gradient-boosted trees for regression whose splits are judged by rows that did not choose them.
+
+    Parameters
+    ----------
+    loss : str or tuple of two callables, default="squared_error"
+        "squared_error", "absolute_error", "huber", "quantile", "poisson", "gamma", "tweedie", or a pair
+        ``(gradients, values)``: ``gradients(y, raw) -> (g, h)`` and ``values(y, raw) -> loss of each row``.
+    quantile : float, default=0.5
+        Level of ``loss="quantile"``.
+    huber_quantile : float, default=0.9
+        Share of the residuals that ``loss="huber"`` squares.
+    tweedie_power : float, default=1.5
+        Variance power of ``loss="tweedie"``.
+    **parameters
+        All others are those of `UnbiasedGBMClassifier`, but for ``class_weight``.
+
+    Attributes
+    ----------
+    feature_importances_, ensemble_, split_rule_, n_iter_, best_iteration_, history_
+        See `UnbiasedGBMClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from unbiasedgbm import UnbiasedGBMRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> model = UnbiasedGBMRegressor().fit(X, y)
+    >>> bool(model.score(X, y) > 0.4)
+    True
+    """
+
+    _parameters: ClassVar[tuple[Parameter, ...]] = REGRESSOR_PARAMETERS
+
+    def __init__(
+        self,
+        *,
+        loss: Any = "squared_error",
+        quantile: float = 0.5,
+        huber_quantile: float = 0.9,
+        tweedie_power: float = 1.5,
+        n_estimators: int = 500,
+        learning_rate: float = 0.04,
+        num_leaves: int = 31,
+        max_depth: int | None = None,
+        min_samples_leaf: int = 5,
+        min_child_weight: float = 1e-3,
+        min_split_gain: float = 0.0,
+        reg_lambda: float = 1.0,
+        max_bins: int = 128,
+        subsample: float = 1.0,
+        colsample_bytree: float = 1.0,
+        colsample_bynode: float = 1.0,
+        split_rule: str = "evidence",
+        role_ratio: Sequence[float] | None = None,
+        role_draw: str = "tree",
+        categorical_features: Any = "from_dtype",
+        handle_unknown: str = "missing",
+        cat_smooth: float = 5.0,
+        monotonic_cst: Any = None,
+        interaction_cst: Any = None,
+        early_stopping: bool | str = "auto",
+        validation_fraction: float = 0.1,
+        n_iter_no_change: int = 20,
+        tol: float = 1e-7,
+        scoring: Any = "loss",
+        warm_start: bool = False,
+        random_state: Any = 0,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.loss = loss
+        self.quantile = quantile
+        self.huber_quantile = huber_quantile
+        self.tweedie_power = tweedie_power
+        self.n_estimators = n_estimators
+        self.learning_rate = learning_rate
+        self.num_leaves = num_leaves
+        self.max_depth = max_depth
+        self.min_samples_leaf = min_samples_leaf
+        self.min_child_weight = min_child_weight
+        self.min_split_gain = min_split_gain
+        self.reg_lambda = reg_lambda
+        self.max_bins = max_bins
+        self.subsample = subsample
+        self.colsample_bytree = colsample_bytree
+        self.colsample_bynode = colsample_bynode
+        self.split_rule = split_rule
+        self.role_ratio = role_ratio
+        self.role_draw = role_draw
+        self.categorical_features = categorical_features
+        self.handle_unknown = handle_unknown
+        self.cat_smooth = cat_smooth
+        self.monotonic_cst = monotonic_cst
+        self.interaction_cst = interaction_cst
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self.scoring = scoring
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def _encode(self, y: npt.NDArray[Any], name: str) -> FloatArray:
+        try:
+            values = np.asarray(y, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(f"{name} must hold numbers.") from None
+        if not np.isfinite(values).all():
+            raise ValueError(f"{name} holds an infinite value (inf).")
+        return values
+
+    def _make_loss(self) -> Loss:
+        if isinstance(self.loss, str):
+            if self.loss not in REGRESSION_LOSSES:
+                raise ValueError(
+                    f"loss must be one of {', '.join(REGRESSION_LOSSES)}, or two callables; got {self.loss!r}."
+                )
+            return regression_loss(
+                self.loss,
+                quantile=self.quantile,
+                huber_quantile=self.huber_quantile,
+                tweedie_power=self.tweedie_power,
+            )
+        if isinstance(self.loss, Sequence) and len(self.loss) == 2 and all(callable(part) for part in self.loss):
+            return CustomLoss(*self.loss)
+        raise ValueError(
+            "loss must be a name or a pair of callables, gradients(y, raw) -> (g, h) and values(y, raw) -> losses; "
+            f"got {self.loss!r}."
+        )
+
+    def predict(self, X: Any, *, n_iterations: int | None = None) -> FloatArray:
+        """Predicted mean, median, quantile or rate.
+
+        Parameters
+        ----------
+        X : array-like or frame of shape (n, n_features)
+        n_iterations : int or None, default=None
+            Use the first so many iterations.
+
+        Returns
+        -------
+        ndarray of shape (n,), float64
+        """
+        return self._make_loss().predict(self._raw(X, n_iterations))
+
+    def staged_predict(self, X: Any) -> Iterator[FloatArray]:
+        """Yield `predict` after each iteration."""
+        loss = self._make_loss()
+        return (loss.predict(raw) for raw in self._staged_raw(X))
+
+
+def _draw_seed(random_state: Any) -> int:
+    """Seed of all hashes: an integer is taken as it is."""
+    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
+        return int(random_state) % 2**63
+    try:
+        return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    except ValueError as error:
+        raise ValueError(f"random_state: {error}") from error

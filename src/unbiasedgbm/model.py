@@ -1,0 +1,74 @@
+"""FittedModel: all that prediction, continuing, saving and explaining need of a trained estimator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unbiasedgbm.ensemble.predict import Walk, leaves, prepare, raw_predict
+from unbiasedgbm.ensemble.trees import TreeEnsemble
+from unbiasedgbm.frames import Schema, Table
+from unbiasedgbm.threads import Pool
+from unbiasedgbm.training.booster import Progress
+
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class FittedModel:
+    """A trained ensemble and its surroundings.
+
+    Attributes
+    ----------
+    schema : Schema
+        How tables are read.
+    ensemble : TreeEnsemble
+    progress : Progress
+        Where training stood.
+    seed : int
+    n_iterations : int
+        Iterations that predictions use.
+    history : dict
+        Metrics by set and name.
+    """
+
+    schema: Schema
+    ensemble: TreeEnsemble
+    progress: Progress
+    seed: int
+    n_iterations: int
+    history: dict[str, dict[str, list[float]]]
+
+    @cached_property
+    def walk(self) -> Walk:
+        """The ensemble as it is walked."""
+        return prepare(self.ensemble)
+
+    @property
+    def n_outputs(self) -> int:
+        """Raw predictions a row."""
+        return self.ensemble.n_outputs
+
+    def read(self, X: Any, estimator_name: str) -> Table:
+        """Read a table as the training table was read."""
+        return self.schema.read(X, estimator_name=estimator_name)
+
+    def raw(self, table: Table, n_iterations: int | None, pool: Pool) -> FloatArray:
+        """Raw predictions of the first iterations, shape (n, n_outputs)."""
+        last = (self.n_iterations if n_iterations is None else n_iterations) * self.n_outputs
+        return raw_predict(self.walk, self.ensemble.base, table, 0, last, pool)
+
+    def staged(self, table: Table, pool: Pool) -> Any:
+        """Raw predictions after each iteration, one array after another."""
+        raw = np.broadcast_to(self.ensemble.base, (table.n_rows, self.n_outputs))
+        for k in range(self.n_iterations):
+            raw = raw_predict(self.walk, raw, table, k * self.n_outputs, (k + 1) * self.n_outputs, pool)
+            yield raw
+
+    def leaves(self, table: Table, pool: Pool) -> npt.NDArray[np.int32]:
+        """Leaf of each row in each tree that predictions use, shape (n, n_iterations * n_outputs)."""
+        return leaves(self.walk, table, self.n_iterations * self.n_outputs, pool)

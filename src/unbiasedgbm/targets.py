@@ -1,0 +1,62 @@
+"""Targets and weights: one-dimensional arrays with clear errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.utils.validation import column_or_1d
+
+
+def read_weight(sample_weight: Any, name: str) -> npt.NDArray[np.float64] | None:
+    """Weights as float64, shape (n,), or None if there are none.
+
+    Parameters
+    ----------
+    sample_weight : array-like of shape (n,), number, or None
+    name : str
+        What an error calls them.
+    """
+    if sample_weight is None:
+        return None
+    try:
+        weight = np.array(sample_weight, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must hold numbers.") from None
+    if weight.ndim != 1:
+        raise ValueError(f"Sample weights must be 1D array or scalar: {name} has {weight.ndim} dimensions.")
+    if not np.isfinite(weight).all():
+        raise ValueError(f"{name} holds a value that is missing or infinite.")
+    if (weight < 0).any():
+        raise ValueError(f"{name} holds a negative value: {weight.min():g}.")
+    if not weight.any():
+        raise ValueError(f"{name} is zero in every row.")
+    return weight
+
+
+def read_target(
+    y: Any, weight: npt.NDArray[np.float64] | None, n_rows: int, name: str, weight_name: str
+) -> npt.NDArray[Any]:
+    """Target as an array of shape (n_rows,), checked for missing values and for its length."""
+    if hasattr(y, "to_numpy"):
+        y = y.to_numpy()
+    values = column_or_1d(y, warn=True)
+    if values.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: {name} holds complex numbers.")
+    if len(values) != n_rows:
+        raise ValueError(
+            f"Found input variables with inconsistent numbers of samples: X has {n_rows} rows, but {name} has "
+            f"{len(values)}."
+        )
+    if weight is not None and len(weight) != n_rows:
+        raise ValueError(f"{weight_name} has {len(weight)} entries, but X has {n_rows} rows (shape {weight.shape}).")
+    if values.dtype.kind == "f":
+        missing = bool(np.isnan(values).any())
+    elif values.dtype.kind == "O":
+        missing = any(value is None or value != value for value in values)
+    else:
+        missing = False
+    if missing:
+        raise ValueError(f"Input {name} contains NaN: drop the rows whose target is missing.")
+    return values

@@ -1,0 +1,143 @@
+"""From rows to a booster: bins, features, constraints, start values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.model_selection import train_test_split
+
+from unbiasedgbm.binning import BinMapper, learn_bins
+from unbiasedgbm.ensemble.predict import prepare, raw_predict
+from unbiasedgbm.ensemble.trees import TreeEnsemble
+from unbiasedgbm.frames import Schema, Table
+from unbiasedgbm.losses import Loss
+from unbiasedgbm.threads import Pool
+from unbiasedgbm.training.booster import Booster, Progress
+from unbiasedgbm.training.loop import Validation
+from unbiasedgbm.training.splitting import FEATURE
+from unbiasedgbm.training.workspace import TrainingData, TrainingParameters
+
+FloatArray = npt.NDArray[np.float64]
+
+_MAX_COUNT = 65_535
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A table with its target.
+
+    Attributes
+    ----------
+    table : Table
+    y : ndarray of shape (n,), float64
+        Class numbers or targets.
+    sample_weight : ndarray of shape (n,), float64, or None
+    """
+
+    table: Table
+    y: FloatArray
+    sample_weight: FloatArray | None
+
+    def take(self, rows: npt.NDArray[np.intp]) -> Rows:
+        """Some of the rows."""
+        weight = None if self.sample_weight is None else self.sample_weight[rows]
+        return Rows(self.table.take(rows), self.y[rows], weight)
+
+    def counts(self) -> npt.NDArray[np.uint16] | None:
+        """Rows that each row stands for: its weight, if all weights are whole numbers."""
+        weight = self.sample_weight
+        if weight is None or float(weight.max()) == 1.0 or (weight != np.floor(weight)).any():
+            return None
+        return np.minimum(weight, _MAX_COUNT).astype(np.uint16)
+
+
+def hold_out(rows: Rows, fraction: float, stratify: bool, seed: int) -> tuple[Rows, Rows]:
+    """Split rows into training and validation rows."""
+    index = np.arange(len(rows.y))
+    classes = rows.y if stratify and np.bincount(rows.y.astype(np.intp)).min() >= 2 else None
+    train, rest = train_test_split(index, test_size=fraction, stratify=classes, random_state=seed % 2**32)
+    return rows.take(np.sort(train)), rows.take(np.sort(rest))
+
+
+def make_features(
+    mapper: BinMapper, monotone: npt.NDArray[np.int64], content: npt.NDArray[np.uint64]
+) -> npt.NDArray[np.void]:
+    """The features as the split search reads them, shape (p,), FEATURE."""
+    features = np.zeros(len(mapper.n_bins), FEATURE)
+    features["offset"] = mapper.offset()
+    features["n_bins"] = mapper.n_bins
+    features["column"] = mapper.column()
+    features["categorical"] = mapper.categorical
+    features["monotone"] = monotone
+    features["tie"] = content
+    return features
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """Monotone signs, shape (p,), and interaction groups, shape (n_groups, p)."""
+
+    monotone: npt.NDArray[np.int64]
+    groups: npt.NDArray[np.uint8]
+
+
+def make_booster(
+    rows: Rows,
+    extra_weight: FloatArray | None,
+    schema: Schema,
+    constraints: Constraints,
+    parameters: TrainingParameters,
+    max_bins: int,
+    loss: Loss,
+    before: tuple[TreeEnsemble, Progress] | None,
+    pool: Pool,
+) -> tuple[Booster, FloatArray]:
+    """Bin the rows and set a booster on them.
+
+    Parameters
+    ----------
+    extra_weight : ndarray of shape (n,), float64, or None
+        Multiplied with the rows' own weights; does not count as repetition.
+    before : tuple or None
+        Trees to go on from, and where their training stood.
+
+    Returns
+    -------
+    booster : Booster
+    base : ndarray of shape (n_outputs,), float64
+        Where raw predictions start.
+    """
+    table, weight = rows.table, _product(rows.sample_weight, extra_weight)
+    n_levels = np.array([0 if levels is None else len(levels) for levels in schema.categories], dtype=np.int64)
+    mapper = learn_bins(table, schema.is_categorical, n_levels, rows.sample_weight, max_bins, pool)
+    bins, content = mapper.transform(table, pool)
+    features = make_features(mapper, constraints.monotone, content)
+    if before is None:
+        base = loss.start(rows.y, weight)
+        raw = np.repeat(base[None], len(rows.y), axis=0)
+        progress = Progress.start(schema.n_features, loss.n_outputs)
+    else:
+        ensemble, progress = before[0], before[1].copy()
+        base = ensemble.base
+        raw = raw_predict(prepare(ensemble), base, table, 0, ensemble.n_trees, pool)
+    data = TrainingData(bins, rows.y, weight, rows.counts())
+    booster = Booster(parameters, loss, data, mapper, features, constraints.groups, raw, progress, pool)
+    return booster, base
+
+
+def watch(rows: Rows, booster: Booster, base: FloatArray, before: TreeEnsemble | None) -> Validation:
+    """Rows for a booster to record metrics of."""
+    bins, _ = booster.mapper.transform(rows.table, booster.pool)
+    if before is None:
+        raw = np.repeat(base[None], len(rows.y), axis=0)
+    else:
+        raw = raw_predict(prepare(before), base, rows.table, 0, before.n_trees, booster.pool)
+    return Validation(bins, rows.y, rows.sample_weight, raw)
+
+
+def _product(a: FloatArray | None, b: FloatArray | None) -> FloatArray | None:
+    if a is None or b is None:
+        return a if b is None else b
+    return a * b

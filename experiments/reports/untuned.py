@@ -73,7 +73,7 @@ def task_section(frame: pd.DataFrame, task: str, reference: str | None) -> str:
             parts.append(f"### {name}\n\nNo table is complete yet.")
             continue
         left_out = f" ({started - len(table)} more are incomplete)" if started > len(table) else ""
-        heading = f"### {name}, {len(table)} tables{left_out}"
+        heading = f"### {name[0].upper()}{name[1:]}, {counted(len(table), 'table')}{left_out}"
         parts.append(heading + "\n\n" + comparison(table, metric, metric in GREATER_IS_BETTER, reference, name))
     return "\n\n".join(parts)
 
@@ -131,9 +131,19 @@ def provenance(frame: pd.DataFrame) -> str:
     mixed = [title(method) for method, numbers in versions.items() if len(numbers) > 1]
     if mixed:
         lines.append(f"* **Rows of {', '.join(mixed)} come from different versions; measure again with --redo.**")
-    caps = {options["max_rows"] for options in frame["options"]}
-    splits = frame["seed"].nunique()
-    return f"## What was run\n\n{splits} splits; at most {caps} rows to train and to test.\n\n" + "\n".join(lines)
+    cap = frame["options"].iloc[0]["max_rows"]
+    rows = f"at most {cap:,} rows to train and at most {cap:,} to test" if cap else "all rows"
+    tables, splits = counted(frame["table"].nunique(), "table"), counted(frame["seed"].nunique(), "split")
+    text = (
+        f"{tables}, {splits}; two thirds of a table to train, {rows}. "
+        "Ties share their ranks; tests are over tables, on the mean of the splits."
+    )
+    return f"## What was run\n\n{text}\n\n" + "\n".join(lines)
+
+
+def counted(number: int, noun: str) -> str:
+    """Write a number with its noun: 1 table, 2 tables."""
+    return f"{number} {noun}" + "s" * (number != 1)
 
 
 def _scores(frame: pd.DataFrame, task: str, metric: str) -> pd.DataFrame:

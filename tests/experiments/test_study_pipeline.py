@@ -49,9 +49,9 @@ def test_the_reports_come_from_the_store_alone(study, generated, tmp_path):
 def test_the_untuned_page_compares_every_method_on_every_table(study, generated, tmp_path):
     call("report", "untuned", "--store", study / "untuned.jsonl", "--catalogue", generated.catalogue, "--out", tmp_path)
     page = (tmp_path / "untuned.md").read_text()
-    for words in ("AUC, 2 tables", "log loss, 2 tables", "calibration error", "Wilcoxon p", "fit time / LightGBM"):
+    for words in ("AUC, 2 tables", "Log loss, 2 tables", "Calibration error", "Wilcoxon p", "fit time / LightGBM"):
         assert words in page
-    assert "AUC, 1 tables" in (tmp_path / "untuned-check.md").read_text()
+    assert "AUC, 1 table\n" in (tmp_path / "untuned-check.md").read_text()
 
 
 def test_a_store_can_be_packed_and_read_beside_another(study, generated, tmp_path):

@@ -164,15 +164,8 @@ class BinMapper:
         wide_start = STRIDE * int(narrow.sum()) + np.cumsum(wide_sizes) - wide_sizes
         return np.where(narrow, STRIDE * (np.cumsum(narrow) - 1), wide_start)
 
-    def transform(self, table: TableLike, pool: Pool) -> tuple[Bins, npt.NDArray[np.uint64]]:
-        """Bin a table.
-
-        Returns
-        -------
-        bins : Bins
-        content : ndarray of shape (p,), uint64
-            A hash of each feature's bins, for ties that do not depend on the order of the columns.
-        """
+    def transform(self, table: TableLike, pool: Pool) -> Bins:
+        """Bin a table."""
         n, p = table.n_rows, table.n_features
         column = self.column()
         n_narrow = int(self.narrow.sum())
@@ -187,29 +180,15 @@ class BinMapper:
             padded[j, : len(edges)] = edges
         limit = np.where(self.categorical, self.n_bins, 0)
 
-        def work(begin: int, end: int) -> npt.NDArray[np.uint64]:
-            content = np.zeros(p, dtype=np.uint64)
+        def work(begin: int, end: int) -> None:
             for start in range(begin, end, _BLOCK_ROWS):
                 stop = min(start + _BLOCK_ROWS, end)
-                _bin_rows(
-                    writable(table.block(start, stop)),
-                    start,
-                    padded,
-                    limit,
-                    column,
-                    narrow,
-                    n_bytes,
-                    wide,
-                    n_wide,
-                    content,
-                )
-            return content
+                block = writable(table.block(start, stop))
+                _bin_rows(block, start, padded, limit, column, narrow, n_bytes, wide, n_wide)
 
-        parts = pool.run(work, pool.blocks(n, _BLOCK_ROWS))
-        content = np.sum(parts, axis=0, dtype=np.uint64)
+        pool.run(work, pool.blocks(n, _BLOCK_ROWS))
         offset = self.offset()
-        bins = Bins(narrow, narrow.view(np.uint64), n_narrow, n_bytes, wide, offset[~self.narrow].copy())
-        return bins, content
+        return Bins(narrow, narrow.view(np.uint64), n_narrow, n_bytes, wide, offset[~self.narrow].copy())
 
 
 def learn_bins(
@@ -266,7 +245,7 @@ def _mark_sample(limit, chosen):  # type: ignore
 
 
 @kernel
-def _bin_rows(block, start, edges, levels, column, narrow, n_bytes, wide, n_wide, content):  # type: ignore
+def _bin_rows(block, start, edges, levels, column, narrow, n_bytes, wide, n_wide):  # type: ignore
     """Bin a block of rows.
 
     Parameters
@@ -281,8 +260,6 @@ def _bin_rows(block, start, edges, levels, column, narrow, n_bytes, wide, n_wide
     column : ndarray of shape (p,), int64
     narrow, wide : ndarrays
         Filled.
-    content : ndarray of shape (p,), uint64
-        Added to.
     """
     m, p = block.shape
     half = edges.shape[1] // 2
@@ -305,5 +282,37 @@ def _bin_rows(block, start, edges, levels, column, narrow, n_bytes, wide, n_wide
                 narrow[row * n_bytes + column[j]] = b
             else:
                 wide[row * n_wide - 1 - column[j]] = b
-            if row < _HASHED_ROWS:
-                content[j] += hash64(np.uint64(row), np.uint64(b))
+
+
+def content_hash(
+    bins: Bins, column: npt.NDArray[np.int64], n_rows: int, counts: npt.NDArray[np.uint16] | None
+) -> npt.NDArray[np.uint64]:
+    """A number for each feature that tells it from the others by its bins alone, shape (p,).
+
+    It decides ties, so it must not depend on the order of the columns or rows, nor on whether a row comes twice or with a
+    weight of two: a row is known by the sum of its bins' hashes, a feature by the sum of its (row, bin) hashes.
+    """
+    content = np.zeros(len(column), dtype=np.uint64)
+    _hash_columns(bins, column, min(n_rows, _HASHED_ROWS), np.empty(0, np.uint16) if counts is None else counts, content)
+    return content
+
+
+@kernel
+def _hash_columns(bins, column, n_rows, counts, content):  # type: ignore
+    """Fill content[j] with the sum of hashes of feature j's bins; see `content_hash`."""
+    n_wide = bins.wide_offset.size
+    for row in range(n_rows):
+        key = np.uint64(0)
+        times = np.uint64(1)
+        if counts.size > 0:
+            times = np.uint64(counts[row])
+        for step in range(2):
+            for j in range(column.size):
+                if column[j] >= 0:
+                    b = np.uint64(bins.narrow[row * bins.n_bytes + column[j]])
+                else:
+                    b = np.uint64(bins.wide[row * n_wide - 1 - column[j]])
+                if step == 0:
+                    key += hash64(np.uint64(0), b)
+                else:
+                    content[j] += times * hash64(key, b)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.model_selection import train_test_split
 
-from unbiasedgbm.binning import BinMapper, learn_bins
+from unbiasedgbm.binning import BinMapper, content_hash, learn_bins
 from unbiasedgbm.ensemble.predict import prepare, raw_predict
 from unbiasedgbm.ensemble.trees import TreeEnsemble
 from unbiasedgbm.frames import Schema, Table
@@ -112,7 +112,9 @@ def make_booster(
     table, weight = rows.table, _product(rows.sample_weight, extra_weight)
     n_levels = np.array([0 if levels is None else len(levels) for levels in schema.categories], dtype=np.int64)
     mapper = learn_bins(table, schema.is_categorical, n_levels, rows.sample_weight, max_bins, pool)
-    bins, content = mapper.transform(table, pool)
+    counts = rows.counts()
+    bins = mapper.transform(table, pool)
+    content = content_hash(bins, mapper.column(), len(rows.y), counts)
     features = make_features(mapper, constraints.monotone, content)
     if before is None:
         base = loss.start(rows.y, weight)
@@ -122,14 +124,14 @@ def make_booster(
         ensemble, progress = before[0], before[1].copy()
         base = ensemble.base
         raw = raw_predict(prepare(ensemble), base, table, 0, ensemble.n_trees, pool)
-    data = TrainingData(bins, rows.y, weight, rows.counts())
+    data = TrainingData(bins, rows.y, weight, counts)
     booster = Booster(parameters, loss, data, mapper, features, constraints.groups, raw, progress, pool)
     return booster, base
 
 
 def watch(rows: Rows, booster: Booster, base: FloatArray, before: TreeEnsemble | None) -> Validation:
     """Rows for a booster to record metrics of."""
-    bins, _ = booster.mapper.transform(rows.table, booster.pool)
+    bins = booster.mapper.transform(rows.table, booster.pool)
     if before is None:
         raw = np.repeat(base[None], len(rows.y), axis=0)
     else:

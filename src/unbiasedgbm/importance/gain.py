@@ -263,7 +263,6 @@ class _Tally:
             self.per_depth,
             counts,
         )
-        self.n_seen += int(tree.is_split.sum())
 
     def add_rows(self, tree: Tree, held: _NodeRows, per_g: FloatArray, per_h: FloatArray) -> None:
         """Add the contributions of the held-out rows through one tree."""
@@ -293,7 +292,7 @@ class _Tally:
                 f"Only {self.n_judged} of {self.n_seen} splits have enough held-out rows to be judged. Give more "
                 "held-out rows, or a model with fewer leaves.",
                 FewUsableSplitsWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
 
 
@@ -370,6 +369,9 @@ def _judge(
         key = (options.seed * len(tally.per_tree) + number) * len(tally.per_class) + output
         score = draw_scores(tree, (held.node, held.g, held.h), train_sums, score, scale, options.draws, key)
     tally.add(number, output, tree, score)
+    # Symmetric trees hold splits with an empty side, which say nothing; they are not missed.
+    split = np.flatnonzero(tree.is_split)
+    tally.n_seen += int(((train_sums[tree.left[split], 1] > 0) & (train_sums[tree.right[split], 1] > 0)).sum())
     tally.add_rows(tree, held, per_g, per_h)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import special
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -72,7 +72,7 @@ class Importance:
     @property
     def p_value(self) -> FloatArray:
         """One-sided: how likely a useless feature scores this high. 1 for a feature without a score, never 0."""
-        p = np.maximum(stats.norm.sf(self.z), SMALLEST_P)
+        p = np.maximum(special.ndtr(-self.z), SMALLEST_P)
         return np.where((self.n_splits == 0) & self.tested, 1.0, p)
 
     @property
@@ -101,7 +101,7 @@ class Importance:
         return self.se
 
     def _half_width(self) -> FloatArray:
-        return self.se * stats.norm.isf((1.0 - self.level) / 2.0)
+        return self.se * special.ndtri(0.5 + self.level / 2.0)
 
     def ranking(self) -> IntArray:
         """Feature numbers from the most to the least important, ties in column order."""
@@ -186,10 +186,11 @@ def benjamini_hochberg(p: FloatArray) -> FloatArray:
     ndarray of shape (n,), float64
     """
     adjusted = np.full(len(p), np.nan)
-    known = np.flatnonzero(~np.isnan(p))
-    if len(known):
-        adjusted[known] = stats.false_discovery_control(p[known], method="bh")
-    return adjusted
+    order = np.argsort(p, kind="stable")[: int((~np.isnan(p)).sum())]
+    scaled = p[order] * len(order) / np.arange(1, len(order) + 1)
+    # A larger p-value never has a smaller adjusted one.
+    adjusted[order] = np.minimum.accumulate(scaled[::-1])[::-1]
+    return np.minimum(adjusted, 1.0)
 
 
 def frame_from_columns(columns: Mapping[str, Any], backend: str) -> Any:

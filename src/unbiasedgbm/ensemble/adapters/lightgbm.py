@@ -2,7 +2,7 @@
 
 Shapes are read from the model text; rows are placed by ``predict(pred_leaf=True)``.
 
-LightGBM hides its start value in the leaves of the first iteration. It is read back from the roots and taken out, so
+LightGBM hides its start value in the leaves of the first iteration. It is read back as their mean and taken out, so
 that the first tree is judged at the start value, as it was grown. An rf hides it in every tree, and its trees are all
 judged at it. dart also shrinks it when the first tree is dropped and lets later trees make up for it, so there the
 constant parts of all trees together are the start value.
@@ -38,7 +38,7 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None) -> TreeModel:
     header, blocks, parameters = _sections(booster.model_to_string())
     n_outputs = int(header.get("num_tree_per_iteration", "1"))
     averaged = "average_output" in header
-    start = _start_values(booster, blocks, n_outputs, averaged, parameters)
+    start = _start_values(blocks, n_outputs, averaged, parameters)
     trees = tuple(
         _tree(
             block,
@@ -118,28 +118,36 @@ def _fields(text: str) -> dict[str, str]:
 
 
 def _start_values(
-    booster: Any, blocks: list[dict[str, str]], n_outputs: int, averaged: bool, parameters: dict[str, str]
+    blocks: list[dict[str, str]], n_outputs: int, averaged: bool, parameters: dict[str, str]
 ) -> FloatArray:
-    """Constant part that LightGBM has put in each tree, shape (n_trees,), float64.
-
-    The text rounds inner values to six digits, so roots are read from the dump, and only of the trees that need it.
-    """
+    """Constant part that LightGBM has put in each tree, shape (n_trees,), float64."""
     start = np.zeros(len(blocks))
-    dart = parameters.get("boosting") == "dart"
     if parameters.get("boost_from_average", "1") == "0" or not blocks:
         return start
+    everywhere = averaged or parameters.get("boosting") == "dart"
     # Putting the start value in resets a tree's shrinkage to 1; with a given init_score it stays the learning rate.
     rate = float(parameters.get("learning_rate", "nan"))
-    if not (averaged or dart) and rate != 1.0 and float(blocks[0]["shrinkage"]) == rate:
+    if not everywhere and rate != 1.0 and float(blocks[0]["shrinkage"]) == rate:
         return start
-    n_iterations = -1 if averaged or dart else 1
-    for number, tree in enumerate(booster.dump_model(num_iteration=n_iterations)["tree_info"]):
-        root = tree["tree_structure"]
-        start[number] = root.get("internal_value", root.get("leaf_value", 0.0))
+    for number, block in enumerate(blocks if everywhere else blocks[:n_outputs]):
+        start[number] = _constant_part(block)
     if averaged:
         for k in range(n_outputs):
             start[k::n_outputs] = start[k::n_outputs].mean()
     return start
+
+
+def _constant_part(block: dict[str, str]) -> float:
+    """Mean leaf value by hessian: leaves of a tree that was grown at its start value differ from it by zero on average.
+
+    Nearly so if the start value was not the best constant (class weights, bagging, medians in the leaves); then a small
+    part of the first tree's step is taken for the start. The root's own value is no better: the model text rounds it to
+    six digits.
+    """
+    value = _numbers(block["leaf_value"], np.float64)
+    if len(value) == 1:
+        return float(value[0])
+    return float(np.average(value, weights=_numbers(block["leaf_weight"], np.float64)))
 
 
 def _tree(block: dict[str, str], *, output: int, iteration: int, start: float, parts: int) -> Tree:

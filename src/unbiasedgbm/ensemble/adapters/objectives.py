@@ -159,5 +159,5 @@ class ClassEncoder:
         numbers = order[position]
         unknown = classes[numbers] != labels
         if unknown.any():
-            raise ValueError(f"y holds the label {labels[unknown][0]!r}, which is not among the model's classes.")
+            raise ValueError(f"y holds the label {labels[unknown][0]}, which is not among the model's classes.")
         return numbers.astype(np.float64)

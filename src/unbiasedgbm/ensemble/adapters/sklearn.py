@@ -59,7 +59,8 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None) -> TreeModel:
         loss=_loss(model, n_outputs) if loss is None else as_loss(loss, n_outputs),
         bind=lambda X, n_jobs: rows(model, X, n_jobs, n_outputs),
         encode=objectives.ClassEncoder(model.classes_) if hasattr(model, "classes_") else objectives.encode_numbers,
-        class_weight=None if by_class is None else objectives.class_weights(model.classes_, by_class),
+        # scikit-learn looks classes up by their number here, not by their label.
+        class_weight=None if by_class is None else objectives.class_weights(np.arange(len(model.classes_)), by_class),
     )
 
 

@@ -79,8 +79,9 @@ class _Rows:
         return np.asarray(raw, dtype=np.float64).reshape(-1, len(self._base))[sample]
 
     def nodes(self, first: int, last: int) -> IntArray:
-        span = (self._limits.index(first), self._limits.index(last))
-        leaves = self._booster.predict(self._matrix, pred_leaf=True, iteration_range=span)
+        # XGBoost places rows from the first iteration on only; a slice begins anywhere.
+        part = self._booster[self._limits.index(first) : self._limits.index(last)]
+        leaves = part.predict(self._matrix, pred_leaf=True)
         return np.asarray(leaves).astype(np.int32).reshape(-1, last - first)
 
 
@@ -144,7 +145,7 @@ def _base(learner: dict[str, Any], n_outputs: int) -> FloatArray:
     stored = np.array(json.loads(learner["learner_model_param"]["base_score"]), dtype=np.float64).reshape(-1)
     base = np.broadcast_to(stored, (n_outputs,)).copy()
     name = learner["objective"]["name"]
-    if name in ("binary:logistic", "reg:logistic", "binary:logitraw"):
+    if name in ("binary:logistic", "reg:logistic"):
         return np.log(base / (1 - base))
     if name in ("count:poisson", "reg:gamma", "reg:tweedie", "survival:cox", "survival:aft"):
         return np.log(base)

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import lightgbm
+import numpy as np
+import pytest
+
+from unbiasedgbm.ensemble.adapters import UnsupportedModelError, check_additive, read_model
+from unbiasedgbm.importance import unbiased_gain
+from unbiasedgbm.losses import LogLoss, SquaredError
+
+from ..helpers import mixed_table, numeric
+from .contract import AdapterContract
+
+
+class TestLightGBM(AdapterContract):
+    library = "lightgbm"
+    cases: ClassVar[dict[str, str]] = {
+        "gbdt regression": "regression",
+        "gbdt binary": "binary",
+        "gbdt multiclass": "multiclass",
+        "dart regression": "regression",
+        "dart multiclass": "multiclass",
+        "rf regression": "regression",
+        "rf binary": "binary",
+        "ova multiclass": "multiclass",
+        "goss binary": "binary",
+    }
+
+    def build(self, case: str) -> Any:
+        kind, target = case.split()
+        cls = lightgbm.LGBMRegressor if target == "regression" else lightgbm.LGBMClassifier
+        options: dict[str, Any] = {"boosting_type": kind if kind in ("gbdt", "dart", "rf") else "gbdt"}
+        if kind == "ova":
+            options["objective"] = "multiclassova"
+        if kind == "goss":
+            options["data_sample_strategy"] = "goss"
+        else:
+            options |= {"subsample": 0.8, "subsample_freq": 1}
+        return cls(
+            n_estimators=10,
+            num_leaves=8,
+            min_child_samples=10,
+            min_data_per_group=10,
+            cat_smooth=1.0,
+            drop_rate=0.5,
+            n_jobs=1,
+            verbose=-1,
+            **options,
+        )
+
+
+def fit(cls: Any, X: Any, y: Any, **options: Any) -> Any:
+    return cls(n_estimators=8, num_leaves=6, n_jobs=1, verbose=-1, **options).fit(X, y)
+
+
+def test_the_start_value_is_taken_out_of_the_first_tree() -> None:
+    X, targets = mixed_table()
+    y = targets["regression"] + 1e6
+    tree_model = read_model(fit(lightgbm.LGBMRegressor, X, y))
+    assert tree_model.bind(X, 1).base()[0, 0] == pytest.approx(y.mean(), abs=0.05)  # labels are float32
+    assert np.abs(tree_model.trees[0].value).max() < 10.0
+
+
+def test_without_a_start_value_the_base_is_zero() -> None:
+    X, targets = mixed_table()
+    for options in ({"boost_from_average": False}, {"boost_from_average": False, "learning_rate": 1.0}):
+        tree_model = read_model(fit(lightgbm.LGBMRegressor, X, targets["regression"], **options))
+        assert tree_model.bind(X, 1).base()[0, 0] == 0.0
+        check_additive(tree_model, X)
+
+
+def test_an_init_score_leaves_the_base_at_zero() -> None:
+    X, targets = mixed_table()
+    y = targets["regression"]
+    model = lightgbm.LGBMRegressor(n_estimators=5, verbose=-1, n_jobs=1).fit(X, y, init_score=np.full(len(y), 40.0))
+    tree_model = read_model(model)
+    assert tree_model.bind(X, 1).base()[0, 0] == 0.0
+    check_additive(tree_model, X)
+
+
+def test_a_random_forest_is_judged_at_its_start_value() -> None:
+    X, targets = mixed_table()
+    y = targets["regression"]
+    model = fit(lightgbm.LGBMRegressor, X, y, boosting_type="rf", subsample=0.6, subsample_freq=1)
+    tree_model = read_model(model)
+    assert {tree.iteration for tree in tree_model.trees} == {0}
+    assert tree_model.bind(X, 1).base()[0, 0] == pytest.approx(y.mean(), abs=0.1)
+
+
+def test_best_iteration_cuts_the_trees() -> None:
+    X, targets = mixed_table()
+    y = targets["regression"]
+    train = lightgbm.Dataset(X[:400], y[:400])
+    booster = lightgbm.train(
+        {"learning_rate": 0.3, "verbose": -1, "num_threads": 1, "objective": "regression"},
+        train,
+        300,
+        valid_sets=[lightgbm.Dataset(X[400:], y[400:], reference=train)],
+        callbacks=[lightgbm.early_stopping(3, verbose=False)],
+        keep_training_booster=True,
+    )
+    tree_model = read_model(booster)
+    assert len(tree_model.trees) == booster.best_iteration < booster.num_trees()
+    check_additive(tree_model, X)
+
+
+def test_booster_and_estimator_agree() -> None:
+    X, targets = mixed_table()
+    y = targets["numbers"]
+    model = fit(lightgbm.LGBMClassifier, X[:400], y[:400])
+    tables = (X[:400], y[:400], X[400:], y[400:])
+    by_booster = unbiased_gain(model.booster_, *tables)
+    np.testing.assert_array_equal(by_booster.importance, unbiased_gain(model, *tables).importance)
+
+
+@pytest.mark.parametrize("weight", [{"scale_pos_weight": 3.0}, {"is_unbalance": True}, {"class_weight": "balanced"}])
+def test_class_weights_are_those_of_the_model(weight: dict[str, Any]) -> None:
+    X, targets = mixed_table()
+    y = (targets["regression"] > 53.0).astype(int)
+    model = fit(lightgbm.LGBMClassifier, X, y, **weight)
+    weights = read_model(model).class_weight(y.astype(float), None)
+    expected = {"scale_pos_weight": 3.0}.get(next(iter(weight)), (y == 0).sum() / (y == 1).sum())
+    assert weights[1] / weights[0] == pytest.approx(expected)
+
+
+def test_objectives() -> None:
+    X, targets = mixed_table()
+    names = {
+        "regression_l1": "absolute_error",
+        "huber": "fixed_huber",
+        "quantile": "quantile",
+        "poisson": "poisson",
+        "gamma": "gamma",
+        "tweedie": "tweedie",
+        "cross_entropy": "log_loss",
+    }
+    for objective, name in names.items():
+        y = targets["positive"] if objective != "cross_entropy" else targets["numbers"]
+        tree_model = read_model(fit(lightgbm.LGBMRegressor, X, y, objective=objective, alpha=0.3))
+        assert tree_model.loss.name == name
+        check_additive(tree_model, X)
+    assert read_model(fit(lightgbm.LGBMRegressor, X, y, objective="quantile", alpha=0.3)).loss.level == 0.3
+    scaled = read_model(fit(lightgbm.LGBMClassifier, X, targets["numbers"], sigmoid=2.0))
+    assert scaled.loss.scale == 2.0
+
+
+def test_unknown_objectives_ask_for_a_loss() -> None:
+    X, targets = mixed_table()
+    model = fit(lightgbm.LGBMRegressor, X, targets["positive"], objective="mape")
+    with pytest.raises(UnsupportedModelError, match=r"'mape'.*Pass loss="):
+        read_model(model)
+    assert read_model(model, SquaredError()).loss.name == "squared_error"
+
+
+def test_linear_leaves_are_refused() -> None:
+    X, targets = mixed_table()
+    model = fit(lightgbm.LGBMRegressor, numeric(X), targets["regression"], linear_tree=True)
+    with pytest.raises(UnsupportedModelError, match="linear"):
+        read_model(model)
+
+
+def test_a_ranker_with_a_given_loss() -> None:
+    X, targets = mixed_table()
+    y = targets["numbers"]
+    ranker = lightgbm.LGBMRanker(n_estimators=10, num_leaves=6, verbose=-1, n_jobs=1).fit(
+        X[:400], y[:400], group=[40] * 10
+    )
+    tables = (X[:400], y[:400], X[400:], y[400:])
+    with pytest.raises(UnsupportedModelError, match="lambdarank"):
+        unbiased_gain(ranker, *tables)
+    result = unbiased_gain(ranker, *tables, loss=LogLoss().gradients)
+    assert result.p_value[0] < 1e-3

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import xgboost
+
+from unbiasedgbm.ensemble.adapters import UnsupportedModelError, check_additive, read_model
+from unbiasedgbm.importance import unbiased_gain
+
+from ..helpers import mixed_table, numeric
+from .contract import AdapterContract
+
+
+class TestXGBoost(AdapterContract):
+    library = "xgboost"
+    cases: ClassVar[dict[str, str]] = {
+        "gbtree regression": "regression",
+        "gbtree binary": "numbers",
+        "gbtree multiclass": "multiclass",
+        "dart regression": "regression",
+        "dart multiclass": "multiclass",
+        "parallel binary": "numbers",
+        "parallel multiclass": "multiclass",
+        "vector multiclass": "multiclass",
+    }
+
+    def build(self, case: str) -> Any:
+        kind, target = case.split()
+        cls = xgboost.XGBRegressor if target == "regression" else xgboost.XGBClassifier
+        options: dict[str, Any] = {
+            "gbtree": {},
+            "dart": {"booster": "dart", "rate_drop": 0.5},
+            "parallel": {"num_parallel_tree": 3, "colsample_bynode": 0.8},
+            "vector": {"multi_strategy": "multi_output_tree"},
+        }[kind]
+        return cls(
+            n_estimators=10,
+            max_depth=3,
+            subsample=0.8,
+            n_jobs=1,
+            enable_categorical=kind != "vector",
+            random_state=0,
+            **options,
+        )
+
+    def table(self, X: Any, case: str) -> Any:
+        return numeric(X) if case.startswith("vector") else X
+
+
+def fit(cls: Any, X: Any, y: Any, **options: Any) -> Any:
+    return cls(n_estimators=8, max_depth=3, n_jobs=1, enable_categorical=True, **options).fit(X, y)
+
+
+def test_base_scores_are_on_the_raw_scale() -> None:
+    X, targets = mixed_table()
+    share = float((targets["regression"] > 53.0).mean())
+    binary = read_model(fit(xgboost.XGBClassifier, X, (targets["regression"] > 53.0).astype(int)))
+    assert binary.bind(X, 1).base()[0, 0] == pytest.approx(np.log(share / (1 - share)), rel=1e-5)
+    vector = read_model(fit(xgboost.XGBClassifier, X, targets["multiclass"]))
+    assert vector.bind(X, 1).base().shape == (len(X), 4)
+
+
+def test_best_iteration_cuts_the_trees() -> None:
+    X, targets = mixed_table()
+    y = targets["regression"]
+    model = xgboost.XGBRegressor(
+        n_estimators=200, learning_rate=0.5, early_stopping_rounds=3, enable_categorical=True, n_jobs=1
+    ).fit(X[:400], y[:400], eval_set=[(X[400:], y[400:])], verbose=False)
+    tree_model = read_model(model)
+    assert len(tree_model.trees) == model.best_iteration + 1 < model.get_booster().num_boosted_rounds()
+    check_additive(tree_model, X)
+
+
+def test_booster_estimator_and_matrix_agree() -> None:
+    X, targets = mixed_table()
+    y = targets["numbers"]
+    model = fit(xgboost.XGBClassifier, X[:400], y[:400])
+    tables = (X[:400], y[:400], X[400:], y[400:])
+    expected = unbiased_gain(model, *tables).importance
+    np.testing.assert_array_equal(unbiased_gain(model.get_booster(), *tables).importance, expected)
+    matrices = [xgboost.DMatrix(part, enable_categorical=True) for part in (X[:400], X[400:])]
+    by_matrix = unbiased_gain(model.get_booster(), matrices[0], y[:400], matrices[1], y[400:])
+    np.testing.assert_array_equal(by_matrix.importance, expected)
+
+
+def test_trees_side_by_side_share_gradients_and_credit() -> None:
+    X, targets = mixed_table()
+    model = fit(xgboost.XGBRegressor, X, targets["regression"], num_parallel_tree=4, subsample=0.5)
+    trees = read_model(model).trees
+    assert [tree.iteration for tree in trees] == [i for i in range(8) for _ in range(4)]
+    assert {tree.share for tree in trees} == {0.25}
+
+
+def test_a_value_that_stands_for_missing_is_kept() -> None:
+    X, targets = mixed_table()
+    table = numeric(X)
+    model = xgboost.XGBRegressor(n_estimators=5, missing=-1.0, n_jobs=1).fit(table, targets["regression"])
+    check_additive(read_model(model), table)
+
+
+def test_objectives() -> None:
+    X, targets = mixed_table()
+    names = {
+        "reg:absoluteerror": "absolute_error",
+        "reg:pseudohubererror": "pseudo_huber",
+        "count:poisson": "poisson",
+        "reg:gamma": "gamma",
+        "reg:tweedie": "tweedie",
+        "reg:quantileerror": "quantile",
+        "reg:logistic": "log_loss",
+        "binary:logitraw": "log_loss",
+    }
+    for objective, name in names.items():
+        y = targets["numbers"] if "logi" in objective else targets["positive"]
+        options = {"quantile_alpha": 0.3} if "quantile" in objective else {}
+        tree_model = read_model(fit(xgboost.XGBRegressor, X, y, objective=objective, **options))
+        assert tree_model.loss.name == name
+        check_additive(tree_model, X)
+        if name == "quantile":
+            assert tree_model.loss.level == pytest.approx(0.3)
+
+
+def test_scale_pos_weight() -> None:
+    X, targets = mixed_table()
+    model = fit(xgboost.XGBClassifier, X, targets["numbers"], scale_pos_weight=3.0)
+    np.testing.assert_array_equal(read_model(model).class_weight(targets["numbers"], None), [1.0, 3.0])
+
+
+def test_unknown_objectives_and_linear_boosters_are_refused() -> None:
+    X, targets = mixed_table()
+    with pytest.raises(UnsupportedModelError, match="reg:squaredlogerror"):
+        read_model(fit(xgboost.XGBRegressor, X, targets["positive"], objective="reg:squaredlogerror"))
+    linear = xgboost.XGBRegressor(n_estimators=3, booster="gblinear").fit(numeric(X), targets["regression"])
+    with pytest.raises(UnsupportedModelError, match="gblinear"):
+        read_model(linear)

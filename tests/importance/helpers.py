@@ -1,0 +1,141 @@
+"""Data, models and slow twins shared by the tests of the importance."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from unbiasedgbm.ensemble.adapters import Tree, TreeModel
+
+
+def mixed_table(n_rows: int = 700, seed: int = 0) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Numbers, missing values, a small and a larger category; targets for regression, two and four classes."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(
+        {
+            "a": rng.normal(size=n_rows),
+            "many": pd.Categorical(rng.integers(0, 30, n_rows).astype(str), categories=[str(i) for i in range(30)]),
+            "few": pd.Categorical(rng.choice(["x", "y", "z"], n_rows), categories=["x", "y", "z"]),
+            "gaps": np.where(rng.random(n_rows) < 0.3, np.nan, rng.normal(size=n_rows)),
+        }
+    )
+    signal = X["a"].to_numpy() + 2.0 * (X["many"].astype(int).to_numpy() % 2) + (X["few"] == "x").to_numpy()
+    noisy = signal + rng.normal(size=n_rows)
+    quarters = np.digitize(noisy, np.quantile(noisy, [0.25, 0.5, 0.75]))
+    targets = {
+        "regression": noisy + 50.0,
+        "binary": np.where(noisy > np.median(noisy), "yes", "no"),
+        "multiclass": quarters,
+        "numbers": (noisy > np.median(noisy)).astype(int),
+        "positive": np.exp(0.3 * noisy),
+    }
+    return X, targets
+
+
+def numeric(X: pd.DataFrame) -> Any:
+    """The mixed table without categories and missing values."""
+    return np.column_stack(
+        [X["a"], X["many"].cat.codes, X["few"].cat.codes, np.nan_to_num(X["gaps"].to_numpy(), nan=-1.0)]
+    ).astype(np.float64)
+
+
+def twin_unbiased_gain(
+    model: TreeModel, tables: tuple[Any, Any, Any, Any], *, min_rows: int = 5, weights: Any = (None, None)
+) -> tuple[Any, Any]:
+    """Importance and standard errors, split by split, straight from the formulas.
+
+    Parameters
+    ----------
+    tables : X_train, y_train, X_val, y_val
+
+    Returns
+    -------
+    importance, se : ndarray of shape (n_features,)
+    """
+    X_train, y_train, X_val, y_val = tables
+    sides = []
+    for X, y, weight in ((X_train, y_train, weights[0]), (X_val, y_val, weights[1])):
+        rows = model.bind(X, 1)
+        encoded = model.encode(y)
+        weight = np.ones(len(encoded)) if weight is None else np.asarray(weight, dtype=float)
+        sides.append([rows.nodes(0, len(model.trees)), encoded, rows.base().copy(), weight])
+    if model.class_weight is not None:
+        by_class = model.class_weight(sides[0][1], None)
+        for side in sides:
+            side[3] = side[3] * by_class[side[1].astype(int)]
+    mass = sides[0][3].sum()
+    n_features = len(model.feature_names)
+    importance, psi = np.zeros(n_features), np.zeros((len(sides[1][1]), n_features))
+    before = None
+    for t, tree in enumerate(model.trees):
+        if before is None or tree.iteration != model.trees[t - 1].iteration:
+            before = [side[2].copy() for side in sides]
+        for output in tree.outputs:
+            (g, _), (g_held, h_held) = (
+                _gradients(model, side, raw, output) for side, raw in zip(sides, before, strict=True)
+            )
+            for v in np.flatnonzero(tree.is_split):
+                _judge(
+                    importance,
+                    psi,
+                    [below(tree, u, sides[0][0][:, t]) for u in (v, tree.left[v], tree.right[v])],
+                    [below(tree, u, sides[1][0][:, t]) & (sides[1][3] > 0) for u in (v, tree.left[v], tree.right[v])],
+                    (g, g_held, h_held),
+                    model.sources[tree.source[v]],
+                    tree.share / (2 * mass),
+                    min_rows,
+                )
+        for side in sides:
+            for position, output in enumerate(tree.outputs):
+                side[2][:, output] += tree.value[side[0][:, t], position]
+    return importance, np.sqrt((psi**2).sum(axis=0))
+
+
+def _gradients(model: TreeModel, side: Any, raw: Any, output: int) -> tuple[Any, Any]:
+    g, h = model.loss.gradients(side[1], raw[:, 0].copy() if model.loss.n_outputs == 1 else raw)
+    g, h = g.reshape(len(raw), -1)[:, output], h.reshape(len(raw), -1)[:, output]
+    return g * side[3], h * side[3]
+
+
+def _judge(
+    importance: Any, psi: Any, train: Any, held: Any, gradients: Any, features: Any, scale: float, min_rows: int
+) -> None:
+    g, g_held, h_held = gradients
+    k = min(held[1].sum(), held[2].sum())
+    if k < min_rows:
+        return
+    for sign, rows_train, rows_held in zip((-1.0, 1.0, 1.0), train, held, strict=True):
+        n, G = rows_held.sum(), g[rows_train].sum()
+        gs, hs = g_held[rows_held], h_held[rows_held]
+        r0 = gs.sum() / hs.sum()
+        r = r0 + (1 / k - 1 / n) * (r0 * np.var(hs, ddof=1) - np.cov(gs, hs)[0, 1]) / hs.mean() ** 2
+        part = scale * sign * G * (gs - r0 * hs) / hs.sum() * np.sqrt(n / (n - 1))
+        for j in features:
+            importance[j] += scale * sign * G * r / len(features)
+            psi[rows_held, j] += part / len(features)
+
+
+def below(tree: Tree, top: int, nodes: Any) -> Any:
+    """Whether each row's leaf lies below ``top``."""
+    found = np.zeros(len(nodes), dtype=bool)
+    current = nodes.copy()
+    while (current >= 0).any():
+        found |= current == top
+        current = np.where(current >= 0, tree.parent[np.maximum(current, 0)], -1)
+    return found
+
+
+def load_validation() -> ModuleType:
+    """The script docs/importance/validate.py as a module."""
+    path = Path(__file__).parents[2] / "docs" / "importance" / "validate.py"
+    spec = importlib.util.spec_from_file_location("validate", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

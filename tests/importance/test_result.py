@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from scipy import stats
+
+from unbiasedgbm.importance import Importance
+from unbiasedgbm.importance.result import SMALLEST_P, benjamini_hochberg
+
+mpl.use("Agg")
+
+
+def example(**options: Any) -> Importance:
+    return Importance(
+        method="unbiased gain",
+        feature_names=("small", "unused", "large", "harmful"),
+        importance=np.array([0.1, 0.0, 5.0, -0.4]),
+        se=np.array([0.1, 0.0, 0.05, 0.2]),
+        n_splits=np.array([3, 0, 10, 4]),
+        **options,
+    )
+
+
+def test_scores_and_tests() -> None:
+    result = example()
+    np.testing.assert_allclose(result.z, [1.0, 0.0, 100.0, -2.0])
+    np.testing.assert_allclose(result.p_value, [stats.norm.sf(1.0), 1.0, SMALLEST_P, stats.norm.sf(-2.0)])
+    assert (result.p_value > 0.0).all()
+    np.testing.assert_allclose(result.p_adjusted, stats.false_discovery_control(result.p_value))
+    np.testing.assert_allclose(result.ci_high - result.ci_low, 2 * 1.959964 * result.se, rtol=1e-6)
+    np.testing.assert_allclose(example(level=0.5).ci_high[0], 0.1 + 0.1 * stats.norm.isf(0.25))
+    np.testing.assert_array_equal(result.ranking(), [2, 0, 1, 3])
+    assert result.importances_mean is result.importance
+    assert result.importances_std is result.se
+
+
+def test_no_spread_at_all() -> None:
+    certain = Importance("x", ("a", "b"), np.array([1.0, -1.0]), np.zeros(2), np.array([1, 1]))
+    np.testing.assert_array_equal(certain.z, [np.inf, -np.inf])
+    np.testing.assert_array_equal(certain.p_value, [SMALLEST_P, 1.0])
+
+
+def test_untested_methods_have_no_p_values() -> None:
+    result = example(tested=False)
+    assert np.isnan(result.z).all()
+    assert np.isnan(result.p_value).all()
+    assert np.isnan(result.p_adjusted).all()
+
+
+def test_benjamini_hochberg_ignores_what_is_missing() -> None:
+    p = np.array([0.01, np.nan, 0.04, 0.03])
+    adjusted = benjamini_hochberg(p)
+    assert np.isnan(adjusted[1])
+    np.testing.assert_allclose(adjusted[[0, 2, 3]], stats.false_discovery_control([0.01, 0.04, 0.03]))
+
+
+@pytest.mark.parametrize("backend", ["pandas", "polars", "pyarrow"])
+def test_frames(backend: str) -> None:
+    frame = example().to_frame(backend)
+    assert type(frame).__module__.startswith(backend)
+    columns = list(frame.column_names if backend == "pyarrow" else frame.columns)
+    assert columns == [
+        "feature", "importance", "se", "z", "p_value", "ci_low", "ci_high", "n_splits", "p_adjusted"
+    ]  # fmt: skip
+    assert [str(name) for name in frame["feature"]] == ["large", "small", "unused", "harmful"]
+
+
+def test_a_missing_frame_library_is_named() -> None:
+    with pytest.raises(ModuleNotFoundError, match="pip install modin"):
+        example().to_frame("modin")
+
+
+def test_plot() -> None:
+    ax = example().plot(max_features=3)
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["large", "small", "unused"]
+    widths = [bar.get_width() for bar in ax.patches]
+    np.testing.assert_allclose(widths, [5.0, 0.1, 0.0])
+    assert any(np.ptp(line.get_xdata()) == 0.0 and line.get_xdata()[0] == 0.0 for line in ax.lines)
+    # Whiskers are the confidence intervals.
+    segments = np.array(ax.collections[0].get_segments())
+    np.testing.assert_allclose(segments[0][:, 0], [example().ci_low[2], example().ci_high[2]])
+    assert example(tested=False).plot(ax) is ax
+
+
+def test_plot_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ModuleNotFoundError, match=r"unbiasedgbm\[plot\]"):
+        example().plot()
+
+
+def test_text() -> None:
+    text = repr(example())
+    assert text.splitlines()[1].split()[0] == "large"
+    assert "4 features" in text

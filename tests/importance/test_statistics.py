@@ -1,0 +1,126 @@
+"""What the documentation claims, as statistical tests: fixed seeds, stated rates; the slow twins have many repeats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from .helpers import load_validation
+
+validation = load_validation()
+pytestmark = pytest.mark.filterwarnings("ignore::unbiasedgbm.importance.FewUsableSplitsWarning")
+
+
+def noise(table: dict[str, Any]) -> list[dict[str, float]]:
+    """All features but the first, which matters."""
+    return list(table.values())[1:]
+
+
+@pytest.mark.parametrize("loss", validation.LOSSES)
+@pytest.mark.parametrize("library", validation.LIBRARIES)
+def test_noise_of_one_tree_scores_zero(library: str, loss: str) -> None:
+    table = validation.null_rates(
+        lambda seed: validation.toy(seed, 1200, loss), lambda: validation.model_of(library, loss, 1), 60
+    )
+    for feature in noise(table):
+        n = feature["repeats"]
+        # Each bound is exceeded by a right method in one of 10,000 runs.
+        assert abs(feature["mean_z"]) < stats.norm.isf(5e-5) / np.sqrt(n)
+        assert feature["sd_z"] < np.sqrt(stats.chi2.isf(1e-4, n - 1) / (n - 1))
+        assert feature["sd_z"] > np.sqrt(stats.chi2.ppf(1e-4, n - 1) / (n - 1))
+
+
+def test_overfitted_noise_scores_below_zero() -> None:
+    table = validation.null_rates(
+        lambda seed: validation.toy(seed, 2000, "squared"),
+        lambda: validation.model_of("lightgbm", "squared", 30),
+        40,
+    )
+    assert table["Column_2"]["mean_z"] < -1.0
+    assert table["Column_2"]["rejected"] == 0.0
+
+
+@pytest.mark.parametrize("library", validation.LIBRARIES)
+def test_hard_noise_is_not_found(library: str) -> None:
+    n_levels = 200 if library == "sklearn" else 500
+    table = validation.null_rates(
+        lambda seed: validation.hard(seed, 1600, "squared", n_levels),
+        lambda: validation.model_of(library, "squared", 1, leaves=16, categorical=True),
+        50,
+    )
+    for name, feature in table.items():
+        n = max(feature["repeats"], 1)
+        limit = stats.binom.isf(1e-4, n, 0.05) / n
+        assert feature["rejected"] <= limit or name == "useful"
+    assert sum(feature["repeats"] for feature in noise(table)) > 40
+    assert table["useful"]["rejected"] > 0.9
+
+
+def test_power_rises() -> None:
+    found = [
+        np.mean(
+            [
+                validation.null_rates(
+                    lambda _, seed=seed, n=n: validation.toy(seed, n, "squared", strength=0.3),
+                    lambda: validation.model_of("lightgbm", "squared", 3),
+                    1,
+                )["Column_0"]["rejected"]
+                for seed in range(15)
+            ]
+        )
+        for n in (500, 4000)
+    ]
+    assert found[1] > max(found[0], 0.9)
+
+
+def test_closed_form_against_draws() -> None:
+    assert validation.closed_form(400)["largest_gap_in_monte_carlo_errors"] < 4.0
+
+
+@pytest.mark.slow
+def test_one_tree_500_repeats() -> None:
+    for case, table in validation.one_tree().items():
+        for feature in noise(table):
+            assert abs(feature["mean_z"]) < 0.1, case
+            assert 0.9 < feature["sd_z"] < 1.1, case
+            assert 0.03 <= feature["rejected"] <= 0.07, case
+
+
+@pytest.mark.slow
+def test_many_trees_500_repeats() -> None:
+    for case, table in validation.many_trees().items():
+        for feature in noise(table):
+            assert feature["rejected"] <= 0.06, case
+
+
+@pytest.mark.slow
+def test_hard_noise_500_repeats() -> None:
+    for case, table in validation.hard_noise().items():
+        for feature in noise(table):
+            assert feature["rejected"] <= (0.07 if case.endswith(" 1 trees") else 0.06), case
+
+
+@pytest.mark.slow
+def test_power_rises_with_rows() -> None:
+    found = validation.power()
+    for n_trees in (1, 10):
+        rates = [rate for case, rate in found.items() if case.startswith(f"{n_trees} trees")]
+        assert rates == sorted(rates)
+        assert rates[-1] > 0.9
+
+
+@pytest.mark.slow
+def test_intervals_cover() -> None:
+    for case, table in validation.coverage().items():
+        for name, feature in table.items():
+            assert 0.93 <= feature["covered"] <= 0.97, (case, name)
+
+
+@pytest.mark.slow
+def test_cross_fitting_is_conservative() -> None:
+    for case, table in validation.cross_fitting().items():
+        for feature in noise(table):
+            assert feature["rejected"] <= 0.06, case

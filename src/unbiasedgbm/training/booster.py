@@ -7,7 +7,7 @@ over rows is an integer sum, so the model does not depend on threads, blocks or 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -63,6 +63,8 @@ class Progress:
     importance : ndarray of shape (p,), float64
         Sum of the acceptance scores of each feature's splits, rejected candidates included.
     n_splits : ndarray of shape (p,), int64
+    start_dispersion : float
+        Dispersion before the first iteration, where it is measured once and for all; NaN where it was not.
     """
 
     n_iterations: int
@@ -70,6 +72,7 @@ class Progress:
     memories: list[EvidenceMemory]
     importance: FloatArray
     n_splits: npt.NDArray[np.int64]
+    start_dispersion: float = math.nan
 
     @classmethod
     def start(cls, n_features: int, n_outputs: int) -> Progress:
@@ -80,7 +83,7 @@ class Progress:
     def copy(self) -> Progress:
         """A progress of its own."""
         memories = [memory.copy() for memory in self.memories]
-        return Progress(self.n_iterations, self.idle, memories, self.importance.copy(), self.n_splits.copy())
+        return replace(self, memories=memories, importance=self.importance.copy(), n_splits=self.n_splits.copy())
 
 
 @dataclass
@@ -138,7 +141,6 @@ class Booster:
         self._memory = Workspace(
             self.parameters, self.data, self.mapper, self.features, self.groups, self.raw.shape[1], self.pool
         )
-        self._start_dispersion = math.nan
 
     @property
     def exhausted(self) -> bool:
@@ -248,9 +250,9 @@ class Booster:
             # Known to be one; weights change it once and for all, so it is measured before anything was fitted.
             if self.data.sample_weight is None:
                 return 1.0
-            if math.isnan(self._start_dispersion):
-                self._start_dispersion = max(sum_squares / max(sum_h, 1e-300), 1e-300)
-            return self._start_dispersion
+            if math.isnan(self.progress.start_dispersion):
+                self.progress.start_dispersion = max(sum_squares / max(sum_h, 1e-300), 1e-300)
+            return self.progress.start_dispersion
         return max(sum_squares / max(sum_h, 1e-300), 1e-300)
 
     def _rule(self, packing: Packing, gradients: _Gradients, dispersion: float, number: int) -> Rule:

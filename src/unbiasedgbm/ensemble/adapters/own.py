@@ -1,0 +1,112 @@
+"""UnbiasedGBM's own estimators: their ensemble is neutral already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import check_is_fitted
+
+from unbiasedgbm._version import __version__
+from unbiasedgbm.ensemble.adapters import as_loss
+from unbiasedgbm.ensemble.adapters.neutral import (
+    FloatArray,
+    IntArray,
+    RowNumbers,
+    Tree,
+    TreeModel,
+    UnsupportedModelError,
+)
+from unbiasedgbm.ensemble.predict import leaves, prepare
+from unbiasedgbm.ensemble.trees import TreeEnsemble
+from unbiasedgbm.losses import Loss
+from unbiasedgbm.threads import Pool, effective_n_jobs
+
+
+def read(model: Any, loss: Loss | Callable[..., Any] | None) -> TreeModel:
+    """Read an ``UnbiasedGBMClassifier`` or ``UnbiasedGBMRegressor``; the trees that its predictions use."""
+    if not hasattr(type(model), "ensemble_"):
+        raise UnsupportedModelError(f"model: {type(model).__name__} is not a gradient boosting model.")
+    check_is_fitted(model)
+    ensemble = model.ensemble_
+    n_outputs = ensemble.n_outputs
+    names = getattr(model, "feature_names_in_", [f"x{j}" for j in range(ensemble.n_features)])
+    return TreeModel(
+        library="unbiasedgbm",
+        version=__version__,
+        trees=tuple(_tree(ensemble, number) for number in range(ensemble.n_trees)),
+        n_outputs=n_outputs,
+        feature_names=tuple(str(name) for name in names),
+        loss=model._make_loss() if loss is None else as_loss(loss, n_outputs),
+        bind=lambda X, n_jobs: _Rows(model, ensemble, X, n_jobs),
+        encode=lambda y: model._encode(np.asarray(y), "y"),
+        class_weight=_class_weight(model),
+    )
+
+
+class _Rows:
+    """A table as one of our estimators sees it."""
+
+    def __init__(self, model: Any, ensemble: TreeEnsemble, X: Any, n_jobs: int | None) -> None:
+        self._model = model
+        self._ensemble = ensemble
+        self._X = X
+        self._pool = Pool(effective_n_jobs(n_jobs))
+        # One conversion of the table serves all calls.
+        self._table = model._model.read(X, type(model).__name__)
+
+    def base(self) -> FloatArray:
+        return np.tile(self._ensemble.base, (self._table.n_rows, 1))
+
+    def raw(self, sample: RowNumbers) -> FloatArray:
+        table = self._model._model.read(_safe_indexing(self._X, sample), type(self._model).__name__)
+        return self._model._model.raw(table, None, self._pool)
+
+    def nodes(self, first: int, last: int) -> IntArray:
+        part = _part(self._ensemble, first, last)
+        return leaves(prepare(part), self._table, part.n_trees, self._pool)
+
+
+def _part(ensemble: TreeEnsemble, first: int, last: int) -> TreeEnsemble:
+    """The trees ``first`` to ``last - 1``."""
+    begin, end = int(ensemble.tree_start[first]), int(ensemble.tree_start[last])
+    whole = {"n_features", "base", "sets", "tree_start", "output"}
+    nodes = {f.name: getattr(ensemble, f.name)[begin:end] for f in fields(ensemble) if f.name not in whole}
+    return TreeEnsemble(
+        n_features=ensemble.n_features,
+        base=ensemble.base,
+        tree_start=ensemble.tree_start[first : last + 1] - begin,
+        output=ensemble.output[first:last],
+        sets=ensemble.sets,
+        **nodes,
+    )
+
+
+def _tree(ensemble: TreeEnsemble, number: int) -> Tree:
+    """One tree of the ensemble. Its scores are not gains of the training rows, so none are handed over."""
+    begin, end = int(ensemble.tree_start[number]), int(ensemble.tree_start[number + 1])
+    left = ensemble.left[begin:end].copy()
+    return Tree(
+        left=left,
+        right=np.where(left < 0, -1, left + 1).astype(np.int32),
+        source=ensemble.feature[begin:end].astype(np.int32),
+        value=np.where(left < 0, ensemble.value[begin:end], 0.0)[:, None],
+        outputs=(int(ensemble.output[number]),),
+        iteration=number // ensemble.n_outputs,
+    )
+
+
+def _class_weight(model: Any) -> Callable[[FloatArray, FloatArray | None], FloatArray] | None:
+    """The estimator's ``class_weight``, by class."""
+    if getattr(model, "class_weight", None) is None:
+        return None
+
+    def weights(y: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
+        by_class = np.ones(len(model.classes_))
+        by_class[y.astype(np.intp)] = model._class_weights(y)
+        return by_class
+
+    return weights

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from experiments.jobs import Chain, Job
+from experiments.patience import patience
 from experiments.progress import Progress
 from experiments.store import Row, Store
 from experiments.studies import get_measure
@@ -51,7 +52,8 @@ class _Task:
 def execute(job: Job, history: list[Row], bench: Any) -> Row:
     """Measure a job; in a worker. A failure is a row too."""
     try:
-        return {**job.fields(), **get_measure(job.study)(job, history, bench)}
+        with patience(bench.time_limit):
+            return {**job.fields(), **get_measure(job.study)(job, history, bench)}
     except Exception as error:
         return failure(job, error)
 

@@ -23,6 +23,7 @@ Half = Annotated[str | None, typer.Option(help="Only the 'search' or the 'check'
 MaxRows = Annotated[int, typer.Option(help="Most rows in any part of a split; 0 for no cap.")]
 Processes = Annotated[int, typer.Option(help="How many processes measure.")]
 Threads = Annotated[int, typer.Option(help="Threads of a fit.")]
+TimeLimit = Annotated[float | None, typer.Option(help="Seconds after which a job is given up as failed.")]
 Dask = Annotated[str | None, typer.Option(help="Address of a Dask scheduler that measures instead.")]
 Retry = Annotated[bool, typer.Option("--retry-failed", help="Measure failed jobs again.")]
 Redo = Annotated[str, typer.Option(help="Methods to measure again although the store has their rows.")]

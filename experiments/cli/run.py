@@ -31,6 +31,7 @@ class Place:
     dask: str | None = None
     retry_failed: bool = False
     redo: str = ""
+    time_limit: float | None = None
 
     def run(self, name: str, jobs: list[Chain]) -> int:
         """Measure what the store lacks, and report the failures; returns how many there were."""
@@ -44,7 +45,7 @@ class Place:
             jobs,
             Store(self.store, self.also or []),
             Workers(self.processes, self.dask),
-            Bench(TableSource(self.data, self.catalogue), self.threads),
+            Bench(TableSource(self.data, self.catalogue), self.threads, self.time_limit),
             Progress(name),
             retry_failed=self.retry_failed,
             redo=words(self.redo),
@@ -70,6 +71,7 @@ def untuned(
     processes: options.Processes = 1,
     threads: options.Threads = 1,
     dask: options.Dask = None,
+    time_limit: options.TimeLimit = None,
     retry_failed: options.Retry = False,
     redo: options.Redo = "",
 ) -> None:
@@ -83,7 +85,7 @@ def untuned(
         chosen = {f"{name}@raw": entry for name, entry in chosen.items() if entry.raw_task != entry.task}
     variants = dict(variant(text) for text in ours or [])
     jobs = chains(chosen, words(methods), variants, splits, max_rows or None)
-    place = Place(store, also, data, catalogue, processes, threads, dask, retry_failed, redo)
+    place = Place(store, also, data, catalogue, processes, threads, dask, retry_failed, redo, time_limit)
     failures = place.run("untuned", jobs)
     typer.echo(summary(Store(store, also or []).rows("untuned"), {chain.start.key for chain in jobs}))
     raise typer.Exit(1 if failures else 0)
@@ -105,6 +107,7 @@ def tune(
     processes: options.Processes = 1,
     threads: options.Threads = 1,
     dask: options.Dask = None,
+    time_limit: options.TimeLimit = None,
     retry_failed: options.Retry = False,
     redo: options.Redo = "",
 ) -> None:
@@ -113,7 +116,7 @@ def tune(
 
     chosen = choose(catalogue, tables, groups, half, paper=not beyond)
     jobs = chains(chosen, words(methods), seeds, iterations, max_rows or None)
-    place = Place(store, also, data, catalogue, processes, threads, dask, retry_failed, redo)
+    place = Place(store, also, data, catalogue, processes, threads, dask, retry_failed, redo, time_limit)
     raise typer.Exit(1 if place.run("tune", jobs) else 0)
 
 
@@ -128,6 +131,7 @@ def select_features(
     processes: options.Processes = 1,
     threads: options.Threads = 1,
     dask: options.Dask = None,
+    time_limit: options.TimeLimit = None,
     retry_failed: options.Retry = False,
     redo: options.Redo = "",
 ) -> None:
@@ -136,7 +140,7 @@ def select_features(
     from experiments.studies.selection import chains
 
     chosen = choose(catalogue, tables, "", paper=not beyond)
-    place = Place(store, None, data, catalogue, processes, threads, dask, retry_failed, redo)
+    place = Place(store, None, data, catalogue, processes, threads, dask, retry_failed, redo, time_limit)
     failures = place.run("select-features", chains(chosen, IMPORTANCES, seeds, max_rows or None))
     raise typer.Exit(1 if failures else 0)
 

@@ -27,10 +27,13 @@ class Bench:
     tables : TableSource
     threads : int
         Threads of a fit.
+    time_limit : float or None
+        Seconds after which a job is given up, see :func:`~experiments.patience.patience`.
     """
 
     tables: TableSource = field(default_factory=TableSource)
     threads: int = 1
+    time_limit: float | None = None
 
 
 @contextmanager

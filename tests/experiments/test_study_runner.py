@@ -27,6 +27,9 @@ def measure(job: Job, history: list[dict[str, Any]], bench: Any) -> dict[str, An
     """Stand in for a study: adds up the chain so far, fails or dies where the table's name says so."""
     if job.table == "broken":
         raise RuntimeError("this table is broken")
+    if job.table == "endless":
+        while True:
+            time.sleep(0.01)
     if job.table == "deadly":
         os._exit(1)
     return {"value": job.seed + sum(row["value"] for row in history) + 1}
@@ -41,8 +44,10 @@ def chains(*tables: str, length: int = 3) -> list[Chain]:
     return [Chain(Job("stand-in", table, "m", seed), length=length) for table in tables for seed in (0, 1)]
 
 
-def run_quietly(jobs: list[Chain], store: Store, workers: Workers | None = None, **options: Any) -> Any:
-    return run(jobs, store, workers or Workers(), Bench(), Progress("test", terminal=False), **options)
+def run_quietly(
+    jobs: list[Chain], store: Store, workers: Workers | None = None, bench: Bench | None = None, **options: Any
+) -> Any:
+    return run(jobs, store, workers or Workers(), bench or Bench(), Progress("test", terminal=False), **options)
 
 
 def without_times(store: Store) -> list[str]:
@@ -77,6 +82,13 @@ def test_a_table_that_fails_is_reported_and_does_not_stop_the_others(tmp_path, c
     assert sum("error" not in row for row in store.rows()) == 12
     assert run_quietly(chains("a", "broken", "b"), store).measured == 0
     assert run_quietly(chains("a", "broken", "b"), store, retry_failed=True).measured == 2
+
+
+def test_a_job_that_hangs_is_given_up(tmp_path):
+    store = Store(tmp_path / "rows.jsonl")
+    outcome = run_quietly(chains("endless", "a", length=1), store, bench=Bench(time_limit=0.2))
+    assert ["0.2 seconds" in row["error"] for row in outcome.failures] == [True, True]
+    assert sum("error" not in row for row in store.rows()) == 2
 
 
 def test_a_method_can_be_measured_again(tmp_path):

@@ -116,12 +116,12 @@ def _last_of_bins(mass: FloatArray, max_bins: int) -> npt.NDArray[np.intp]:
         # position of a light value's middle among the light ones; heavy values stand between
         share = np.floor((np.cumsum(light) - 0.5 * light) / target).astype(np.int64)
         passed = 2 * np.cumsum(heavy) - heavy
-        border = (np.diff(share) != 0) | (np.diff(passed) != 0)
-        # a new bin for light values behind a heavy one only if they fill half of one
-        last = np.flatnonzero(border)
+        last = np.flatnonzero((np.diff(share) != 0) | (np.diff(passed) != 0))
         if len(last) <= max_bins - 1:
             return last
+        # light values between heavy ones need bins, too: with larger bins fewer values are heavy, in the end none
         target *= 1.0 + max(0.5 * (len(last) + 1 - max_bins) / max_bins, 0.01)
+        heavy &= mass > target
 
 
 @dataclass(frozen=True)
@@ -293,7 +293,9 @@ def content_hash(
     weight of two: a row is known by the sum of its bins' hashes, a feature by the sum of its (row, bin) hashes.
     """
     content = np.zeros(len(column), dtype=np.uint64)
-    _hash_columns(bins, column, min(n_rows, _HASHED_ROWS), np.empty(0, np.uint16) if counts is None else counts, content)
+    _hash_columns(
+        bins, column, min(n_rows, _HASHED_ROWS), np.empty(0, np.uint16) if counts is None else counts, content
+    )
     return content
 
 

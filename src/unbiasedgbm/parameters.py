@@ -25,8 +25,8 @@ class Parameter:
     meaning : str
     low, high : float
         Bounds of a number.
-    open_low : bool
-        Whether ``low`` itself is excluded.
+    open_low, open_high : bool
+        Whether ``low`` or ``high`` itself is excluded.
     choices : tuple of str
     optional : bool
         Whether None is allowed.
@@ -39,6 +39,7 @@ class Parameter:
     low: float = -math.inf
     high: float = math.inf
     open_low: bool = False
+    open_high: bool = False
     choices: tuple[str, ...] = ()
     optional: bool = False
 
@@ -56,7 +57,7 @@ class Parameter:
             if self.low > -math.inf:
                 words += f" {'>' if self.open_low else '>='} {self.low:g}"
             if self.high < math.inf:
-                words += f"{' and' if self.low > -math.inf else ''} <= {self.high:g}"
+                words += f"{' and' if self.low > -math.inf else ''} {'<' if self.open_high else '<='} {self.high:g}"
         return words + (", or None" if self.optional else "")
 
     def check(self, value: Any) -> None:
@@ -75,7 +76,7 @@ class Parameter:
             return False
         if self.kind == "int" and not isinstance(value, numbers.Integral):
             return False
-        if math.isnan(value) or value > self.high:
+        if math.isnan(value) or value > self.high or (self.open_high and value == self.high):
             return False
         return value > self.low if self.open_low else value >= self.low
 
@@ -114,7 +115,7 @@ _SHARED = (
     Parameter("monotonic_cst", "free", None, "Features that the prediction must rise (1) or fall (-1) with."),
     Parameter("interaction_cst", "free", None, "Groups of features that may occur together on a path."),
     Parameter("early_stopping", "free", "auto", "True, False, or 'auto': on if and only if X_val is given to fit."),
-    Parameter("validation_fraction", "float", 0.1, "Share of the rows held out if X_val is not given.", low=0, open_low=True),
+    Parameter("validation_fraction", "float", 0.1, "Share of the rows held out if X_val is not given.", low=0, high=1, open_low=True, open_high=True),
     Parameter("n_iter_no_change", "int", 20, "Iterations without progress after which training stops.", low=1),
     Parameter("tol", "float", 1e-7, "What counts as progress.", low=0),
     Parameter("scoring", "free", "loss", "'loss', a scorer's name, a scorer, or a list; the first one stops training."),
@@ -133,7 +134,7 @@ REGRESSOR_PARAMETERS = (
     Parameter("loss", "free", "squared_error", f"One of {', '.join(REGRESSION_LOSSES)}, or two callables."),
     Parameter("quantile", "float", 0.5, "Level of loss='quantile'.", low=0, high=1),
     Parameter("huber_quantile", "float", 0.9, "Share of the residuals that loss='huber' squares.", low=0, high=1, open_low=True),
-    Parameter("tweedie_power", "float", 1.5, "Variance power of loss='tweedie', between 1 and 2.", low=1, high=2, open_low=True),
+    Parameter("tweedie_power", "float", 1.5, "Variance power of loss='tweedie', between 1 and 2.", low=1, high=2, open_low=True, open_high=True),
     *_SHARED,
 )  # fmt: skip
 

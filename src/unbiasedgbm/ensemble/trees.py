@@ -71,6 +71,11 @@ class TreeEnsemble:
             if isinstance(array, np.ndarray):
                 array.flags.writeable = False
 
+    def __setstate__(self, state: dict[str, object]) -> None:
+        # pickle forgets that arrays are read-only
+        self.__dict__.update(state)
+        self.__post_init__()
+
     @property
     def n_trees(self) -> int:
         """Number of trees."""

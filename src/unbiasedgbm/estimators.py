@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -274,8 +275,9 @@ class _BaseUnbiasedGBM(BaseEstimator):
         """Raw predictions, shape (n,) or (n, n_outputs)."""
         check_is_fitted(self)
         model = self._model
-        if n_iterations is not None and not 0 <= n_iterations <= model.progress.n_iterations:
-            raise ValueError(f"n_iterations must be between 0 and {model.progress.n_iterations}; got {n_iterations!r}.")
+        last = model.progress.n_iterations
+        if n_iterations is not None and not (isinstance(n_iterations, Integral) and 0 <= n_iterations <= last):
+            raise ValueError(f"n_iterations must be a whole number between 0 and {last}; got {n_iterations!r}.")
         table = model.schema.read(X, estimator_name=type(self).__name__)
         raw = model.raw(table, n_iterations, Pool(effective_n_jobs(self.n_jobs)))
         return raw[:, 0] if raw.shape[1] == 1 else raw

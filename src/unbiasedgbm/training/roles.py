@@ -36,6 +36,11 @@ def role_shares(split_rule: str, role_ratio: Sequence[float] | None) -> npt.NDAr
     return np.array(shares, dtype=np.float64) / sum(shares)
 
 
+def n_roles(split_rule: str) -> int:
+    """Roles that a rule's rows are divided into."""
+    return int((role_shares(split_rule, None) > 0).sum())
+
+
 def usable_rule(split_rule: str, role_ratio: Sequence[float] | None, n_rows: float, min_samples_leaf: int) -> str:
     """The rule that a table of ``n_rows`` can carry: the one asked for, or `standard`.
 
@@ -43,6 +48,10 @@ def usable_rule(split_rule: str, role_ratio: Sequence[float] | None, n_rows: flo
     enough rows on both sides is a choice and not the only one left. A ratio that was asked for is never silently dropped.
     """
     shares = role_shares(split_rule, role_ratio)
+    if (shares[: n_roles(split_rule)] == 0).any():
+        raise ValueError(
+            f"role_ratio: split_rule={split_rule!r} needs three positive numbers; got {tuple(role_ratio or ())}."
+        )
     smallest = float(shares[shares > 0].min()) * n_rows
     if split_rule == "standard" or smallest >= 4 * min_samples_leaf:
         return split_rule

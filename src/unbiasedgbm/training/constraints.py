@@ -26,6 +26,10 @@ def monotone_signs(
         for feature, sign in monotonic_cst.items():
             signs[_position(feature, n_features, names, "monotonic_cst")] = _sign(sign)
     else:
+        if isinstance(monotonic_cst, str) or not isinstance(monotonic_cst, Iterable):
+            raise ValueError(
+                f"monotonic_cst must be a sequence of -1, 0 and 1, or a mapping of features to them; got {monotonic_cst!r}."
+            )
         given = list(monotonic_cst)
         if len(given) != n_features:
             raise ValueError(f"monotonic_cst has {len(given)} entries, but X has {n_features} features.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -54,9 +55,18 @@ class Rows:
 
 
 def hold_out(rows: Rows, fraction: float, stratify: bool, seed: int) -> tuple[Rows, Rows]:
-    """Split rows into training and validation rows."""
-    index = np.arange(len(rows.y))
-    classes = rows.y if stratify and np.bincount(rows.y.astype(np.intp)).min() >= 2 else None
+    """Split rows into training and validation rows, each class in proportion where both parts have room for all."""
+    n = len(rows.y)
+    index = np.arange(n)
+    n_rest = math.ceil(fraction * n)
+    if n_rest >= n:
+        raise ValueError(f"validation_fraction={fraction} leaves no training rows of {n}; give X_val, or more rows.")
+    classes = None
+    if stratify:
+        sizes = np.bincount(rows.y.astype(np.intp))
+        sizes = sizes[sizes > 0]
+        if sizes.min() >= 2 and len(sizes) <= min(n_rest, n - n_rest):
+            classes = rows.y
     train, rest = train_test_split(index, test_size=fraction, stratify=classes, random_state=seed % 2**32)
     return rows.take(np.sort(train)), rows.take(np.sort(rest))
 

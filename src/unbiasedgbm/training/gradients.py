@@ -210,7 +210,8 @@ def pack(
             if stochastic:
                 bias_g = np.float64(bits_i & _HALF_MASK) * _HALF_UNIT
                 bias_h = np.float64((bits_i >> _HALF_BITS) & _HALF_MASK) * _HALF_UNIT
-        if not stochastic:
+        if not stochastic and (counts.size > 0 or weight.size == 0):
+            # a row of weight two is then the row twice; large weights that count nothing would only lose digits
             x = math.floor(x + 0.5)
             y = math.floor(y + 0.5)
         if weight.size > 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -140,6 +141,12 @@ class BinMapper:
     edges: tuple[FloatArray, ...]
     n_bins: npt.NDArray[np.int64]
     categorical: npt.NDArray[np.bool_]
+
+    @cached_property
+    def flat_edges(self) -> tuple[npt.NDArray[np.int64], FloatArray]:
+        """Where each feature's edges begin in one array of all edges, and that array."""
+        sizes = np.array([len(edges) for edges in self.edges], dtype=np.int64)
+        return np.cumsum(sizes) - sizes, np.concatenate([*self.edges, np.empty(0)])
 
     @property
     def narrow(self) -> npt.NDArray[np.bool_]:

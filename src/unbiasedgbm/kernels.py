@@ -8,6 +8,7 @@ meet in it, and does not survive a fork).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numba
@@ -84,12 +85,20 @@ def hash64(key: np.uint64, counter: np.uint64) -> np.uint64:
     return x ^ (x >> _S31)
 
 
+_MASK = 0xFFFFFFFFFFFFFFFF
+
+
+@lru_cache(maxsize=4096)
+def _mix(key: int, part: int) -> int:
+    x = (key + (part + 1) * 0x9E3779B97F4A7C15) & _MASK
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK
+    return x ^ (x >> 31)
+
+
 def hash_key(*parts: int) -> np.uint64:
     """Key for `hash64` from a seed and whatever tells one stream of random bits from another."""
     key = 0
     for part in parts:
-        x = (key + (part + 1) * int(_STEP)) & 0xFFFFFFFFFFFFFFFF
-        x = ((x ^ (x >> 30)) * int(_MIX_1)) & 0xFFFFFFFFFFFFFFFF
-        x = ((x ^ (x >> 27)) * int(_MIX_2)) & 0xFFFFFFFFFFFFFFFF
-        key = x ^ (x >> 31)
+        key = _mix(key, part)
     return np.uint64(key)

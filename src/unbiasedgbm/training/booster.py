@@ -17,7 +17,7 @@ from unbiasedgbm.ensemble.trees import Tree
 from unbiasedgbm.kernels import hash_key
 from unbiasedgbm.losses import Loss
 from unbiasedgbm.threads import Pool
-from unbiasedgbm.training.evidence import N_BUCKETS, EvidenceMemory
+from unbiasedgbm.training.evidence import EvidenceMemory
 from unbiasedgbm.training.gradients import (
     N_SUMS,
     Packing,
@@ -201,7 +201,7 @@ class Booster:
         start_tree(counts_in, memory.nodes, memory.free, memory.state)
         self._answer_questions(rule, evidence, number)
         if parameters.split_rule == "evidence":
-            self.progress.memories[output].learn(evidence.found, evidence.node_found)
+            self.progress.memories[output].learn(evidence.found)
         return self._finish(gradients, output, packing, dispersion)
 
     def _pack(self, gradients: _Gradients, output: int, number: int) -> tuple[list[int], Packing, float]:
@@ -268,7 +268,7 @@ class Booster:
             cat_smooth=parameters.cat_smooth * packing.h_scale,
             min_samples=parameters.min_samples_leaf,
             sure_hessian=int(min(parameters.min_samples_leaf * (top_h * packing.h_scale + 1.0), 2.0**60)) + 1,
-            min_hessian=parameters.min_child_weight * packing.h_scale,
+            min_hessian=math.ceil(min(parameters.min_child_weight * packing.h_scale, 2.0**60)),
             unit=packing.h_scale / packing.g_scale**2 / dispersion,
             null_mean=2.0 if weighted else 1.0,
             node_share=parameters.colsample_bynode,
@@ -277,9 +277,8 @@ class Booster:
 
     def _evidence(self, output: int) -> Evidence:
         """What earlier trees say, and room for what this one finds."""
-        p = len(self.features)
-        memory = self.progress.memories[output]
-        return Evidence(memory.bonus(), memory.node_bonus(), np.zeros(p), np.zeros(N_BUCKETS))
+        bonus = self.progress.memories[output].bonus()
+        return Evidence(bonus, np.zeros_like(bonus))
 
     def _answer_questions(self, rule: Rule, evidence: Evidence, number: int) -> None:
         """Let the grower run, and do on the pool what it asks for."""
@@ -377,37 +376,40 @@ class Booster:
         worth = node["worth"][counted]
         if self._memory.code == EVIDENCE:
             worth = 0.5 * dispersion * worth
-        np.add.at(self.progress.importance, feature[counted], worth)
-        np.add.at(self.progress.n_splits, feature[made], 1)
+        p = len(self.features)
+        self.progress.importance += np.bincount(feature[counted], worth, p)
+        self.progress.n_splits += np.bincount(feature[made], minlength=p)
 
     def _export(self, node: npt.NDArray[np.void], value: FloatArray, output: int) -> GrownTree:
         """Copy the tree out of the workspace, with thresholds instead of bins."""
         m = len(node)
-        inner = node["left"] >= 0
-        threshold = np.zeros(m)
+        left = node["left"].astype(np.int32)
+        inner = left >= 0
+        feature = np.where(inner, node["feature"], -1).astype(np.int32)
+        bins = node["bin"]
+        start, edges = self.mapper.flat_edges
         set_start = np.full(m, -1, dtype=np.int64)
         set_words = np.zeros(m, dtype=np.int32)
-        sets: list[npt.NDArray[np.uint64]] = []
-        at = 0
-        for k in np.flatnonzero(inner).tolist():
-            f, b = int(node["feature"][k]), int(node["bin"][k])
-            if self.mapper.categorical[f]:
-                words = (int(self.mapper.n_bins[f]) + 63) // 64
-                set_start[k], set_words[k] = at, words
-                sets.append(self._memory.nodes.levels[k, :words].copy())
-                at += words
-            else:
-                # bin 0 on the left and all values on the right: only missing values go left
-                threshold[k] = self.mapper.edges[f][b - 1] if b > 0 else -np.inf
+        sets = np.empty(0, np.uint64)
+        categorical = inner & self.mapper.categorical[feature]
+        if categorical.any():
+            set_words[categorical] = (self.mapper.n_bins[feature[categorical]] + 63) // 64
+            set_start[categorical] = np.cumsum(set_words[categorical]) - set_words[categorical]
+            levels = self._memory.nodes.levels
+            sets = np.concatenate([levels[k, : set_words[k]] for k in np.flatnonzero(categorical)])
+        # bin 0 on the left and all values on the right: only missing values go left
+        cut = inner & ~categorical & (bins > 0)
+        threshold = np.where(inner & ~categorical, -np.inf, 0.0)
+        threshold[cut] = edges[start[feature[cut]] + bins[cut] - 1]
         tree = Tree(
             output=output,
-            left=node["left"].astype(np.int32),
-            feature=np.where(inner, node["feature"], -1).astype(np.int32),
+            left=left,
+            feature=feature,
             threshold=threshold,
-            missing_left=inner & (set_start < 0) & (node["missing_left"] != 0),
+            missing_left=inner & ~categorical & (node["missing_left"] != 0),
             set_start=set_start,
             set_words=set_words,
-            sets=np.concatenate(sets) if sets else np.empty(0, np.uint64),
+            sets=sets,
             value=value,
             cover=self._memory.nodes.count[:m, :3].sum(axis=1).astype(np.float64),
             score=np.where(np.isfinite(node["score"]), node["score"], 0.0),

@@ -29,50 +29,37 @@ class EvidenceMemory:
     Attributes
     ----------
     n_trees : int
-    mean, square : ndarrays of shape (p,), float64
-    node_mean, node_square : ndarrays of shape (N_BUCKETS,), float64
-        By the logarithm of a node's rows.
+    mean, square : ndarrays of shape (p + N_BUCKETS,), float64
+        Of each feature, then of each node size, by the logarithm of the node's rows.
     """
 
     n_trees: int
     mean: FloatArray
     square: FloatArray
-    node_mean: FloatArray
-    node_square: FloatArray
 
     @classmethod
     def empty(cls, n_features: int) -> EvidenceMemory:
         """Nothing known yet."""
-        return cls(0, np.zeros(n_features), np.zeros(n_features), np.zeros(N_BUCKETS), np.zeros(N_BUCKETS))
+        return cls(0, np.zeros(n_features + N_BUCKETS), np.zeros(n_features + N_BUCKETS))
 
     def copy(self) -> EvidenceMemory:
         """A memory of its own."""
-        return EvidenceMemory(
-            self.n_trees, self.mean.copy(), self.square.copy(), self.node_mean.copy(), self.node_square.copy()
-        )
+        return EvidenceMemory(self.n_trees, self.mean.copy(), self.square.copy())
 
-    def learn(self, found: FloatArray, node_found: FloatArray) -> None:
-        """Take in the evidence of one more tree."""
+    def learn(self, found: FloatArray) -> None:
+        """Take in the evidence of one more tree, shape (p + N_BUCKETS,)."""
         self.n_trees += 1
         n = min(self.n_trees, MEMORY)
         self.mean += (found - self.mean) / n
         self.square += (found * found - self.square) / n
-        self.node_mean += (node_found - self.node_mean) / n
-        self.node_square += (node_found * node_found - self.node_square) / n
 
     def bonus(self) -> FloatArray:
-        """Added to a feature's score, shape (p,)."""
-        return self._clipped_z(self.mean, self.square)
-
-    def node_bonus(self) -> FloatArray:
-        """Added to a node's score, shape (N_BUCKETS,)."""
-        return NODE_FACTOR * self._clipped_z(self.node_mean, self.node_square)
-
-    def _clipped_z(self, mean: FloatArray, square: FloatArray) -> FloatArray:
+        """What is added to the score of each feature and of each node size, shape (p + N_BUCKETS,)."""
         if self.n_trees < WARM_UP:
-            return np.zeros_like(mean)
-        variance = (square - mean * mean) / min(self.n_trees, MEMORY)
+            return np.zeros_like(self.mean)
+        variance = (self.square - self.mean * self.mean) / min(self.n_trees, MEMORY)
         # a variance that is rounding error of its parts is none
-        sure = variance > 1e-12 * square
-        z = np.where(sure, mean / np.sqrt(np.where(sure, variance, 1.0)), 0.0)
-        return np.clip(z, -MAX_BONUS, MAX_BONUS)
+        variance[variance <= 1e-12 * self.square] = np.inf
+        z = np.clip(self.mean / np.sqrt(variance), -MAX_BONUS, MAX_BONUS)
+        z[-N_BUCKETS:] *= NODE_FACTOR
+        return z

@@ -86,13 +86,9 @@ class Evidence(NamedTuple):
     """What is known of features and node sizes from earlier trees, and what this tree adds."""
 
     bonus: npt.NDArray[np.float64]
-    """(p,) added to a feature's score."""
-    node_bonus: npt.NDArray[np.float64]
-    """(32,) added to a node's score, by the logarithm of its rows."""
+    """(p + N_BUCKETS,) added to a feature's score and, by the logarithm of its rows, to a node's."""
     found: npt.NDArray[np.float64]
-    """(p,) sum of this tree's evidence."""
-    node_found: npt.NDArray[np.float64]
-    """(32,)"""
+    """(p + N_BUCKETS,) sum of this tree's evidence."""
 
 
 def new_nodes(num_leaves: int, level_words: int, n_groups: int) -> Nodes:
@@ -270,7 +266,7 @@ def _settle(nodes, k, features, rule, n_bins, evidence, hist, scratch, out):  # 
     """Enter the best of a node's candidates, and count the evidence that they gave."""
     node = nodes.node[k]
     n = nodes.count[k, 0] + nodes.count[k, 1] + nodes.count[k, 2]
-    bucket = 0
+    bucket = features.size
     while n > 1:
         n >>= 1
         bucket += 1
@@ -281,11 +277,11 @@ def _settle(nodes, k, features, rule, n_bins, evidence, hist, scratch, out):  # 
     if best < 0:
         return
     chosen = out[best]
-    evidence.node_found[bucket] += chosen.evidence
+    evidence.found[bucket] += chosen.evidence
     node.feature = best
     node.bin = chosen.bin
     node.missing_left = chosen.missing_left
-    node.score = chosen.accept + evidence.node_bonus[bucket]
+    node.score = chosen.accept + evidence.bonus[bucket]
     node.worth = chosen.evidence if rule.code == EVIDENCE else chosen.accept
     node.middle = chosen.middle
     if features[best].categorical != 0:
@@ -405,7 +401,7 @@ def grow(
                         state[SCANNED] = 1
                         state[REQUEST] = k
                         return ASK_SCAN
-                    scan_features(np.int64(0), np.int64(features.size), hist, node[k].slot * size, limits.n_bins, features, allowed, evidence.bonus, rule, node[k].low, node[k].high, scratch, out)  # fmt: skip
+                    scan_features(np.int64(0), np.int64(features.size), hist, node[k].slot * size, limits.n_bins, nodes.count[k, 0], features, allowed, evidence.bonus, rule, node[k].low, node[k].high, scratch, out)  # fmt: skip
                 _settle(nodes, k, features, rule, limits.n_bins, evidence, hist, scratch, out)
                 if node[k].feature < 0 or node[k].score < limits.min_split_gain:
                     _free_slot(nodes, k, free, state)

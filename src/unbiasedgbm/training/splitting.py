@@ -72,7 +72,7 @@ class Rule(NamedTuple):
     min_samples: int
     sure_hessian: int
     """A hessian sum that no `min_samples` − 1 rows can reach."""
-    min_hessian: float
+    min_hessian: int
     unit: float
     """A gain in packed units times this is a gain in units of the loss (evidence: of the noise)."""
     null_mean: float
@@ -83,21 +83,32 @@ class Rule(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Working memory of one thread."""
+    """Working memory of one thread; every array is as long as the longest feature."""
 
     prefix: npt.NDArray[np.int64]
-    """(3, longest feature) sums of the roles over the first bins."""
+    """Sum of S1 left of each cut."""
     order: npt.NDArray[np.int64]
-    """(longest feature,) levels in the order of their gradients."""
+    """Bins in the order in which they are added up."""
+    identity: npt.NDArray[np.int64]
+    """0, 1, 2, ..."""
     gain: npt.NDArray[np.float64]
-    """(longest feature,)"""
+    gain_bits: npt.NDArray[np.int64]
+    """The same memory: numbers ≥ 0 and −inf are in the order of their bits, and integers have a vector maximum."""
     key: npt.NDArray[np.float64]
-    """(longest feature,)"""
+    """G/(H + smoothing) of each level."""
 
 
 def new_scratch(longest: int) -> Scratch:
     """Working memory for features of at most ``longest`` bins."""
-    return Scratch(np.zeros((3, longest), np.int64), np.zeros(longest, np.int64), np.zeros(longest), np.zeros(longest))
+    gain = np.zeros(longest)
+    return Scratch(
+        np.zeros(longest, np.int64),
+        np.zeros(longest, np.int64),
+        np.arange(longest, dtype=np.int64),
+        gain,
+        gain.view(np.int64),
+        np.zeros(longest),
+    )
 
 
 @inline_kernel
@@ -160,59 +171,62 @@ def pooled_cross(left_a, total_a, left_b, total_b, rule):  # type: ignore
 
 
 @inline_kernel
-def fill_gains(scratch, n, total1, total2, total3, skip1, skip2, skip3, sign, low, high, rule):  # type: ignore
-    """Gain on S1 of every threshold whose children have enough rows in every role, −inf for the others.
+def fill_gains(scratch, first, last, total1, skip1, sign, low, high, rule):  # type: ignore
+    """Fill ``scratch.gain`` with G_L²/(H_L+λ) + G_R²/(H_R+λ) on S1 for the cuts first..last−1.
 
     Parameters
     ----------
     scratch : Scratch
-        ``prefix[r, b]`` is the sum of role r over bins 0 to b; ``gain[b]`` is filled with G_L²/(H_L+λ) + G_R²/(H_R+λ).
-    n : int
-        Bins; thresholds are 0 to n − 2.
-    total1, total2, total3 : int64
-        Sums of the roles over the node.
-    skip1, skip2, skip3 : int64
-        What goes right although it stands in bin 0: the missing values, or nothing.
+    first, last : uint64
+    total1 : int64
+        Sum of S1 over the node.
+    skip1 : int64
+        What goes right although it comes first: the missing values, or nothing.
     sign : int
-        Monotone constraint.
+        Monotone constraint; cuts against it get −inf.
     low, high : float
     rule : Rule
     """
     prefix, value = scratch.prefix, scratch.gain
     lam = rule.reg_lambda
     bits = rule.bits
-    last = np.uint64(n - 1)
-    for b in range(last):
-        left = prefix[0, b] - skip1
+    for k in range(first, last):
+        left = prefix[k] - skip1
         right = total1 - left
         gl, gr = sum_g(left), sum_g(right)
         hl, hr = sum_h(left, bits) + lam, sum_h(right, bits) + lam
         # one division instead of two
-        x = (gl * gl * hr + gr * gr * hl) / (hl * hr)
-        value[b] = x if (enough_rows(left, rule) & enough_rows(right, rule)) else _NO_SPLIT
-    if rule.n_roles > 1:
-        for b in range(last):
-            left = prefix[1, b] - skip2
-            if not (enough_rows(left, rule) & enough_rows(total2 - left, rule)):
-                value[b] = _NO_SPLIT
-    if rule.n_roles > 2:
-        for b in range(last):
-            left = prefix[2, b] - skip3
-            if not (enough_rows(left, rule) & enough_rows(total3 - left, rule)):
-                value[b] = _NO_SPLIT
-    if rule.min_hessian > 0.0:
-        # packed sums of the roles add up: the unused roles' prefixes and totals are zero
-        total = total1 + total2 + total3
-        skip = skip1 + skip2 + skip3
-        for b in range(last):
-            left = prefix[0, b] + prefix[1, b] + prefix[2, b] - skip
-            if (sum_h(left, bits) < rule.min_hessian) | (sum_h(total - left, bits) < rule.min_hessian):
-                value[b] = _NO_SPLIT
+        value[k] = (gl * gl * hr + gr * gr * hl) / (hl * hr)
     if sign != 0:
-        for b in range(last):
-            left = prefix[0, b] - skip1
+        for k in range(first, last):
+            left = prefix[k] - skip1
             if (node_value(total1 - left, low, high, rule) - node_value(left, low, high, rule)) * sign < 0.0:
-                value[b] = _NO_SPLIT
+                value[k] = _NO_SPLIT
+
+
+@inline_kernel
+def first_largest(scratch, first, last):  # type: ignore
+    """First of the largest gains: of equal thresholds the smallest wins."""
+    bits = scratch.gain_bits
+    top = np.int64(-0x7FFFFFFFFFFFFFFF)
+    for k in range(first, last):
+        top = max(top, bits[k])
+    for k in range(first, last):
+        if bits[k] == top:
+            return np.int64(k)
+    return np.int64(first)
+
+
+@inline_kernel
+def side_is_large(sum1, sum2, sum3, rule):  # type: ignore
+    """Whether a child has enough rows in every role, and enough hessian in all of them together."""
+    if not enough_rows(sum1, rule):
+        return False
+    if rule.n_roles > 1 and not enough_rows(sum2, rule):
+        return False
+    if rule.n_roles > 2 and not enough_rows(sum3, rule):
+        return False
+    return ((sum1 + sum2 + sum3) & _LOW_MASK) >> rule.bits >= rule.min_hessian
 
 
 @inline_kernel
@@ -291,22 +305,67 @@ def order_levels(hist, at, n, rule, scratch):  # type: ignore
 
 
 @inline_kernel
-def fill_prefix(hist, at, n, order, prefix, role):  # type: ignore
-    """Running sums of a role over the bins ``order[:n]``; returns the last."""
+def fill_prefix(hist, at, n, n_search, categorical, rule, scratch):  # type: ignore
+    """Sum S1 up from the left: fill ``scratch.prefix``, and ``scratch.order`` where the bins are not taken as they come.
+
+    Levels of a category come in the order of their gradients. S1 can tell only cuts behind bins that it has rows in apart:
+    where most bins are empty, only the others are listed.
+
+    Returns
+    -------
+    m : int
+        Bins listed.
+    listed : bool
+        Whether they are in ``scratch.order``; otherwise they are all bins.
+    """
+    prefix, order = scratch.prefix, scratch.order
     total = np.int64(0)
-    for k in range(np.uint64(n)):
-        total += hist[at + np.uint64(order[k])]
-        prefix[role, k] = total
+    if categorical:
+        m = order_levels(hist, at, n, rule, scratch)
+        for k in range(np.uint64(m)):
+            total += hist[at + np.uint64(order[k])]
+            prefix[k] = total
+        return m, True
+    if 2 * n_search < n:
+        j = np.uint64(0)
+        for b in range(np.uint64(n)):
+            word = hist[at + b]
+            total += word
+            # written in any case, kept only where the bin is filled: no branch
+            prefix[j] = total
+            order[j] = np.int64(b)
+            j += np.uint64(word != 0)
+        return np.int64(j), True
+    for b in range(np.uint64(n)):
+        total += hist[at + b]
+        prefix[b] = total
+    return n, False
+
+
+@inline_kernel
+def role_sum(hist, at, order, begin, end, categorical):  # type: ignore
+    """Sum of a role over the bins from cut begin − 1 (from the first bin, if 0) to cut end − 1.
+
+    Bins that S1 has no rows in belong to the cut before them if they are numbers; levels that it has not seen to none.
+    """
+    total = np.int64(0)
+    if categorical:
+        for k in range(begin, end):
+            total += hist[at + np.uint64(order[k])]
+    elif end > begin:
+        low = np.uint64(0) if begin == 0 else np.uint64(order[begin - 1] + 1)
+        for b in range(low, np.uint64(order[end - 1] + 1)):
+            total += hist[at + b]
     return total
 
 
 @kernel
-def scan_features(begin, end, hist, origin, size, features, allowed, bonus, rule, low, high, scratch, out):  # type: ignore
+def scan_features(begin, end, hist, origin, size, n_search, features, allowed, bonus, rule, low, high, scratch, out):  # type: ignore
     """Find and judge the best split of the features begin..end−1 in one node.
 
-    Numbers are cut between bins, and both sides are tried for the missing values that S1 has. Levels of a category are put
-    in the order of S1's gradients and cut in two. One rule for what S1 has not seen at the node, be it missing values or
-    levels: it goes with most of S1's rows.
+    Numbers are cut between bins, and both sides are tried for the missing values that S1 has. Levels of a category are
+    put in the order of S1's gradients and cut in two. One rule for what S1 has not seen at the node, be it missing
+    values or levels: it goes with most of S1's rows.
 
     Parameters
     ----------
@@ -314,6 +373,8 @@ def scan_features(begin, end, hist, origin, size, features, allowed, bonus, rule
     hist : ndarray, int64
     origin, size : int
         Where the node's histogram begins, and the size of one role's part.
+    n_search : int
+        Rows of S1 in the node.
     features : ndarray of shape (p,), FEATURE
     allowed : ndarray of shape (p,), uint8
     bonus : ndarray of shape (p,), float64
@@ -324,7 +385,20 @@ def scan_features(begin, end, hist, origin, size, features, allowed, bonus, rule
     scratch : Scratch
     out : ndarray of shape (p,), CANDIDATE
     """
-    prefix, order = scratch.prefix, scratch.order
+    prefix = scratch.prefix
+    two = rule.n_roles > 1
+    three = rule.n_roles > 2
+    total1 = np.int64(0)
+    total2 = np.int64(0)
+    total3 = np.int64(0)
+    # any feature's bins add up to the node
+    at = np.uint64(origin + features[begin].offset)
+    for b in range(np.uint64(features[begin].n_bins)):
+        total1 += hist[at + b]
+        if two:
+            total2 += hist[at + b + np.uint64(size)]
+        if three:
+            total3 += hist[at + b + np.uint64(2 * size)]
     for f in range(begin, end):
         out[f].select = _NO_SPLIT
         if allowed[f] == 0:
@@ -333,74 +407,90 @@ def scan_features(begin, end, hist, origin, size, features, allowed, bonus, rule
         sign = features[f].monotone
         categorical = features[f].categorical != 0
         at1 = np.uint64(origin + features[f].offset)
-        at2 = at1 + np.uint64(size)
-        at3 = at2 + np.uint64(size)
-        m = n
-        if categorical:
-            m = order_levels(hist, at1, n, rule, scratch)
-            if m < 2:
-                continue
-        else:
-            for k in range(np.uint64(n)):
-                order[k] = np.int64(k)
-        total1 = fill_prefix(hist, at1, m, order, prefix, 0)
-        total2 = np.int64(0)
-        total3 = np.int64(0)
-        if rule.n_roles > 1:
-            total2 = fill_prefix(hist, at2, m, order, prefix, 1)
-        if rule.n_roles > 2:
-            total3 = fill_prefix(hist, at3, m, order, prefix, 2)
-        # S1 chooses: threshold, and the side of its missing values
+        # unused roles read S1's place; what they read is not used
+        at2 = at1 + np.uint64(size) if two else at1
+        at3 = at2 + np.uint64(size) if three else at1
+        m, listed = fill_prefix(hist, at1, n, n_search, categorical, rule, scratch)
+        order = scratch.order if listed else scratch.identity
+        # S1 chooses: where to cut, and the side of its missing values
         top = _NO_SPLIT
-        best = np.int64(0)
-        missing_left = True
+        best = np.int64(-1)
+        best_side = 0
         n_sides = 1 if categorical or hist[at1] == 0 else 2
-        skip1 = np.int64(0)
-        skip2 = np.int64(0)
-        skip3 = np.int64(0)
         for side in range(n_sides):
-            if side == 1:
-                skip1, skip2, skip3 = prefix[0, 0], prefix[1, 0], prefix[2, 0]
-            fill_gains(scratch, m, total1, total2, total3, skip1, skip2, skip3, sign, low, high, rule)
-            for b in range(np.uint64(m - 1)):
-                if scratch.gain[b] > top:
-                    top = scratch.gain[b]
-                    best = np.int64(b)
-                    missing_left = side == 0
-        if top == _NO_SPLIT:
+            skip1 = hist[at1] if side == 1 else np.int64(0)
+            skip2 = hist[at2] if side == 1 and two else np.int64(0)
+            skip3 = hist[at3] if side == 1 and three else np.int64(0)
+            # rows only get more from the left and fewer to the right: the cuts with enough on both sides are a range
+            first = np.int64(0)
+            sum2 = -skip2
+            sum3 = -skip3
+            while first < m - 1:
+                if two:
+                    sum2 += role_sum(hist, at2, order, first, first + 1, categorical)
+                if three:
+                    sum3 += role_sum(hist, at3, order, first, first + 1, categorical)
+                filled = categorical or hist[at1 + np.uint64(order[first])] != 0
+                if filled and side_is_large(prefix[first] - skip1, sum2, sum3, rule):
+                    break
+                first += 1
+            last = m - 1
+            sum2 = skip2
+            sum3 = skip3
+            bin_end = n
+            while last > first:
+                if categorical:
+                    if two:
+                        sum2 += hist[at2 + np.uint64(order[last])]
+                    if three:
+                        sum3 += hist[at3 + np.uint64(order[last])]
+                else:
+                    stop = order[last - 1] + 1
+                    for b in range(np.uint64(stop), np.uint64(bin_end)):
+                        if two:
+                            sum2 += hist[at2 + b]
+                        if three:
+                            sum3 += hist[at3 + b]
+                    bin_end = stop
+                if side_is_large(total1 - prefix[last - 1] + skip1, sum2, sum3, rule):
+                    break
+                last -= 1
+            if last <= first:
+                continue
+            fill_gains(scratch, np.uint64(first), np.uint64(last), total1, skip1, sign, low, high, rule)
+            k = first_largest(scratch, np.uint64(first), np.uint64(last))
+            if scratch.gain[k] > top:
+                top = scratch.gain[k]
+                best = k
+                best_side = side
+        if best < 0:
             continue
-        left1, left2, left3 = prefix[0, best], prefix[1, best], prefix[2, best]
-        if categorical:
+        left1 = prefix[best]
+        left2 = role_sum(hist, at2, order, 0, best + 1, categorical) if two else np.int64(0)
+        left3 = role_sum(hist, at3, order, 0, best + 1, categorical) if three else np.int64(0)
+        missing_left = best_side == 0
+        if n_sides == 1:
             missing_left = sum_h(left1, rule.bits) >= sum_h(total1 - left1, rule.bits)
-            for b in range(np.uint64(n)):
-                if hist[at1 + b] == 0:
-                    # a level that S1 has not seen
-                    if rule.n_roles > 1:
-                        total2 += hist[at2 + b]
-                        left2 += hist[at2 + b] if missing_left else 0
-                    if rule.n_roles > 2:
-                        total3 += hist[at3 + b]
-                        left3 += hist[at3 + b] if missing_left else 0
-            best += 1
+        if categorical:
+            out[f].bin = best + 1
+            if missing_left:
+                for b in range(np.uint64(n)):
+                    if hist[at1 + b] == 0:
+                        left2 += hist[at2 + b]
+                        left3 += hist[at3 + b]
         else:
-            if n_sides == 1:
-                missing_left = sum_h(left1, rule.bits) >= sum_h(total1 - left1, rule.bits)
+            out[f].bin = order[best]
             if not missing_left:
-                left1, left2, left3 = left1 - prefix[0, 0], left2 - prefix[1, 0], left3 - prefix[2, 0]
-        if not children_have_rows(left2, total2, left3, total3, rule):
+                left1 -= hist[at1]
+                left2 -= hist[at2] if two else 0
+                left3 -= hist[at3] if three else 0
+        if not side_is_large(left1, left2, left3, rule):
             continue
-        out[f].bin = best
+        if not side_is_large(total1 - left1, total2 - left2, total3 - left3, rule):
+            continue
         out[f].missing_left = missing_left
         out[f].middle = 0.5 * (node_value(left1, low, high, rule) + node_value(total1 - left1, low, high, rule))
         judge(f, left1, left2, left3, total1, total2, total3, bonus[f], rule, out)
-
-
-@inline_kernel
-def children_have_rows(left2, total2, left3, total3, rule):  # type: ignore
-    """Whether both children have enough rows in the judging roles."""
-    if rule.n_roles > 1 and not (enough_rows(left2, rule) and enough_rows(total2 - left2, rule)):
-        return False
-    return not (rule.n_roles > 2 and not (enough_rows(left3, rule) and enough_rows(total3 - left3, rule)))
 
 
 @inline_kernel

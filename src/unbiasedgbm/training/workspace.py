@@ -239,7 +239,7 @@ class Workspace:
             [
                 (
                     edges[k], edges[k + 1], self.hist, int(nodes.node[node]["slot"]) * self.node_size, self.hist_size,
-                    self.features, self.allowed, evidence.bonus, rule, float(nodes.node[node]["low"]), float(nodes.node[node]["high"]),
+                    int(nodes.count[node, 0]), self.features, self.allowed, evidence.bonus, rule, float(nodes.node[node]["low"]), float(nodes.node[node]["high"]),
                     self.scratch[k], self.candidates,
                 )
                 for k in range(self.pool.n_threads)

@@ -44,7 +44,8 @@ def exponential_table() -> npt.NDArray[np.float64]:
     # ∫ −log(1−u) du = (1−u) log(1−u) − (1−u)
     integral = np.where(rest > 0, rest * np.log(np.maximum(rest, 1e-300)), 0.0) - rest
     table = np.diff(integral) * _N_WEIGHTS
-    return 1.0 + (table - table.mean()) / table.std()
+    # rescaling makes the first entry −1e-5, and a negative hessian would borrow from the gradient's field
+    return np.maximum(1.0 + (table - table.mean()) / table.std(), 0.0)
 
 
 # Roles, rounding and weights take different bits of one hash.

@@ -8,14 +8,27 @@ from typing import TYPE_CHECKING, Any
 from unbiasedgbm._version import __version__
 
 if TYPE_CHECKING:
+    from unbiasedgbm.callbacks.tuning import suggest_params
     from unbiasedgbm.estimators import UnbiasedGBMClassifier, UnbiasedGBMRegressor
+    from unbiasedgbm.files.model_file import load_model
+    from unbiasedgbm.memory import estimate_memory
 
 _HOMES = {
     "UnbiasedGBMClassifier": "unbiasedgbm.estimators",
     "UnbiasedGBMRegressor": "unbiasedgbm.estimators",
+    "estimate_memory": "unbiasedgbm.memory",
+    "load_model": "unbiasedgbm.files.model_file",
+    "suggest_params": "unbiasedgbm.callbacks.tuning",
 }
 
-__all__ = ["UnbiasedGBMClassifier", "UnbiasedGBMRegressor", "__version__"]
+__all__ = [
+    "UnbiasedGBMClassifier",
+    "UnbiasedGBMRegressor",
+    "__version__",
+    "estimate_memory",
+    "load_model",
+    "suggest_params",
+]
 
 
 def __getattr__(name: str) -> Any:

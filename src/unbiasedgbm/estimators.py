@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from numbers import Integral
 from typing import Any, ClassVar, Self
@@ -15,11 +16,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from unbiasedgbm.callbacks import Callback, EarlyStopping, LogProgress, TrainingState
-from unbiasedgbm.ensemble.trees import TreeEnsemble, join
+from unbiasedgbm.callbacks.checkpoint import find_checkpoint, fingerprint
+from unbiasedgbm.ensemble.trees import Tree, TreeEnsemble, join
 from unbiasedgbm.frames import Schema, learn_schema
 from unbiasedgbm.losses import REGRESSION_LOSSES, CustomLoss, LogLoss, Loss, MulticlassLogLoss, regression_loss
 from unbiasedgbm.metrics import make_metrics
-from unbiasedgbm.model import FittedModel
+from unbiasedgbm.model import FittedModel, copy_history
 from unbiasedgbm.parameters import (
     CLASSIFIER_PARAMETERS,
     REGRESSOR_PARAMETERS,
@@ -96,7 +98,10 @@ class _BaseUnbiasedGBM(BaseEstimator):
         """
         check_parameters(self._parameters, self.get_params(deep=False))
         pool = Pool(effective_n_jobs(self.n_jobs))
-        before = self._model_before(init_model)
+        start = self._model_before(init_model)
+        checkpoint = find_checkpoint(callbacks)
+        resumed = None if checkpoint is None else checkpoint.load(self)
+        before = start if resumed is None else self._model_before(resumed)
         old_trees = None if before is None else before.ensemble
         seed = _draw_seed(self.random_state) if before is None else before.seed
 
@@ -118,18 +123,27 @@ class _BaseUnbiasedGBM(BaseEstimator):
         state = TrainingState(
             iteration=booster.progress.n_iterations,
             n_estimators=self.n_estimators,
-            history={} if before is None else {k: {m: [*v] for m, v in d.items()} for k, d in before.history.items()},
+            history={} if before is None else copy_history(before.history),
             greater_is_better={metric.name: metric.greater_is_better for metric in metrics},
+            resumed=resumed is not None,
         )
+        rows_read = "" if checkpoint is None else fingerprint(booster, validation, start and start.ensemble)
+        if checkpoint is not None and resumed is not None:
+            checkpoint.check_rows(resumed, rows_read)
         stopper = EarlyStopping(self.n_iter_no_change, self.tol)
-        watchers = [*callbacks, *[stopper] * stops, *[LogProgress(int(self.verbose))] * bool(self.verbose)]
-        trees = boost(booster, state, metrics, validation, watchers, watch_training=bool(self.verbose))
+        trees: list[Tree] = []
 
-        ensemble = join(schema.n_features, base, old_trees, trees)
-        best = stopper.best_iteration or state.iteration
-        self._accept(FittedModel(schema, ensemble, booster.progress, seed, best, state.history))
-        self.split_rule_ = parameters.split_rule
-        return self
+        def model_so_far() -> FittedModel:
+            ensemble = join(schema.n_features, base, old_trees, trees)
+            best = stopper.best_iteration or state.iteration
+            return FittedModel(
+                schema, ensemble, booster.progress.copy(), seed, best, copy_history(state.history), rows_read
+            )
+
+        state.model = lambda: self._twin()._accept(model_so_far(), parameters.split_rule)
+        watchers = [*[stopper] * stops, *callbacks, *[LogProgress(int(self.verbose))] * bool(self.verbose)]
+        boost(booster, state, metrics, validation, watchers, bool(self.verbose), trees)
+        return self._accept(model_so_far(), parameters.split_rule)
 
     def _model_before(self, init_model: Any) -> FittedModel | None:
         """The model to go on from, by `warm_start` or ``init_model``."""
@@ -213,14 +227,54 @@ class _BaseUnbiasedGBM(BaseEstimator):
             split_rule=rule, role_ratio=ratio if rule == self.split_rule else None, seed=seed, **same_name
         )
 
-    def _accept(self, model: FittedModel) -> None:
-        """Make a model this estimator's own."""
+    def _accept(self, model: FittedModel, split_rule: str) -> Self:
+        """Make a model this estimator's own; returns self."""
         self._model = model
+        self.split_rule_ = split_rule
         self.n_features_in_ = model.schema.n_features
         if model.schema.feature_names is not None:
             self.feature_names_in_ = np.array(model.schema.feature_names, dtype=object)
         elif hasattr(self, "feature_names_in_"):
             del self.feature_names_in_
+        return self
+
+    def _twin(self) -> Self:
+        """Another estimator with the same attributes."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        return twin
+
+    # -- files -------------------------------------------------------------------------------------------------------
+
+    def save_model(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted estimator to a file, which `unbiasedgbm.load_model` reads.
+
+        Parameters
+        ----------
+        path : path
+            JSON; gzipped if it ends with ``.gz``. The file is replaced in one step: a full disk or a crash leaves the
+            old one as it was.
+        """
+        from unbiasedgbm.files.model_file import save_model
+
+        save_model(self, path)
+
+    def __getstate__(self) -> dict[str, Any]:
+        from unbiasedgbm.files.document import model_to_dict
+
+        state: dict[str, Any] = dict(super().__getstate__())
+        if "_model" in state:
+            state["_model"] = model_to_dict(state["_model"])
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        from unbiasedgbm.files.document import model_from_dict
+
+        # a pickle of an older version may lack newer parameters
+        state = {**{parameter.name: parameter.default for parameter in self._parameters}, **state}
+        if "_model" in state:
+            state["_model"] = model_from_dict(state["_model"])
+        super().__setstate__(state)
 
     # -- what a fitted estimator knows -------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Warnings of the library, each a class of its own, and its logger."""
+"""Warnings and errors of the library, each a class of its own, and its logger."""
 
 from __future__ import annotations
 
@@ -12,6 +12,18 @@ class UnbiasedGBMWarning(UserWarning):
 
 class InterruptedWarning(UnbiasedGBMWarning):
     """Training was interrupted; the iterations done so far were kept."""
+
+
+class UnsavedParameterWarning(UnbiasedGBMWarning):
+    """A model file could not hold a parameter of the estimator, such as a function."""
+
+
+class ModelFileError(ValueError):
+    """A model file is damaged, or is none."""
+
+
+class CheckpointError(ValueError):
+    """A checkpoint belongs to another training."""
 
 
 def progress_logger() -> logging.Logger:

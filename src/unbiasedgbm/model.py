@@ -34,6 +34,8 @@ class FittedModel:
         Iterations that predictions use.
     history : dict
         Metrics by set and name.
+    fingerprint : str
+        Tells the training rows from others, where a checkpoint needs it; else empty.
     """
 
     schema: Schema
@@ -42,6 +44,7 @@ class FittedModel:
     seed: int
     n_iterations: int
     history: dict[str, dict[str, list[float]]]
+    fingerprint: str = ""
 
     @cached_property
     def walk(self) -> Walk:
@@ -72,3 +75,8 @@ class FittedModel:
     def leaves(self, table: Table, pool: Pool) -> npt.NDArray[np.int32]:
         """Leaf of each row in each tree that predictions use, shape (n, n_iterations * n_outputs)."""
         return leaves(self.walk, table, self.n_iterations * self.n_outputs, pool)
+
+
+def copy_history(history: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, list[float]]]:
+    """A history of its own."""
+    return {name: {metric: [*values] for metric, values in metrics.items()} for name, metrics in history.items()}

@@ -14,7 +14,7 @@ from unbiasedgbm.callbacks import Callback, TrainingState, call_all
 from unbiasedgbm.ensemble.trees import Tree
 from unbiasedgbm.exceptions import InterruptedWarning
 from unbiasedgbm.metrics import Metric
-from unbiasedgbm.training.booster import Booster
+from unbiasedgbm.training.booster import Booster, Progress
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -45,8 +45,11 @@ def boost(
     validation: Validation | None,
     callbacks: Sequence[Callback],
     watch_training: bool,
-) -> list[Tree]:
+    trees: list[Tree],
+) -> None:
     """Iterate until the number asked for is reached, a callback stops, or there is nothing left to learn.
+
+    Ctrl-C ends training, too: the iteration under way is forgotten, those before it are kept.
 
     Parameters
     ----------
@@ -58,14 +61,13 @@ def boost(
     callbacks : sequence of Callback
     watch_training : bool
         Whether the metrics of the training rows are recorded, too.
-
-    Returns
-    -------
-    list of Tree
-        The new trees; Ctrl-C ends training with those of the complete iterations.
+    trees : list of Tree
+        Extended by the new trees.
     """
-    trees: list[Tree] = []
+    done = _Done.now(booster, state, trees)
+    first = state.iteration
     try:
+        call_all(callbacks, "begin", state)
         while state.iteration < state.n_estimators and not booster.exhausted:
             if call_all(callbacks, "before_iteration", state):
                 break
@@ -78,17 +80,42 @@ def boost(
                 _record(state, "validation", metrics, validation.y, validation.raw, validation.sample_weight)
             if watch_training:
                 _record(state, "training", metrics, booster.data.y, booster.raw, booster.data.sample_weight)
+            done = _Done.now(booster, state, trees)
             if call_all(callbacks, "after_iteration", state):
                 break
     except KeyboardInterrupt:
-        n_outputs = booster.raw.shape[1]
-        trees = trees[: len(trees) // n_outputs * n_outputs]
+        done.restore(booster, state, trees)
+        if state.iteration == first:
+            raise
         warnings.warn(
             f"Training was interrupted after {state.iteration} iterations, which are kept.",
             InterruptedWarning,
             stacklevel=2,
         )
-    return trees
+    finally:
+        call_all(callbacks, "end", state)
+
+
+@dataclass(frozen=True)
+class _Done:
+    """The end of an iteration, to go back to if the next one is interrupted."""
+
+    progress: Progress
+    n_trees: int
+    n_recorded: dict[tuple[str, str], int]
+
+    @classmethod
+    def now(cls, booster: Booster, state: TrainingState, trees: list[Tree]) -> _Done:
+        recorded = {(name, metric): len(v) for name, values in state.history.items() for metric, v in values.items()}
+        return cls(booster.progress.copy(), len(trees), recorded)
+
+    def restore(self, booster: Booster, state: TrainingState, trees: list[Tree]) -> None:
+        booster.progress = self.progress
+        state.iteration = self.progress.n_iterations
+        del trees[self.n_trees :]
+        for name, values in state.history.items():
+            for metric, recorded in values.items():
+                del recorded[self.n_recorded.get((name, metric), 0) :]
 
 
 def _record(

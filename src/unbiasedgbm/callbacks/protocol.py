@@ -1,0 +1,78 @@
+"""The protocol: what a callback sees, and when it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+def _no_model() -> Any:
+    raise RuntimeError("This training has no model to show.")
+
+
+@dataclass
+class TrainingState:
+    """What a callback sees.
+
+    Attributes
+    ----------
+    iteration : int
+        Iterations done.
+    n_estimators : int
+        Iterations asked for.
+    history : dict
+        ``history[set][metric]`` is the list of a metric's values on "training" or "validation", one an iteration.
+    greater_is_better : dict
+        For each metric.
+    resumed : bool
+        Whether training goes on from a checkpoint: the history is then this training's own.
+    model : callable
+        ``model()`` is a fitted estimator of the iterations done, a copy that training does not touch.
+    """
+
+    iteration: int
+    n_estimators: int
+    history: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    greater_is_better: Mapping[str, bool] = field(default_factory=dict)
+    resumed: bool = False
+    model: Callable[[], Any] = _no_model
+
+
+class Callback(Protocol):
+    """Called around every iteration; a method that returns True ends the training.
+
+    Two more methods are called where a callback has them: ``begin(state)`` before the first iteration and
+    ``end(state)`` after the last, also when training fails.
+    """
+
+    def before_iteration(self, state: TrainingState) -> bool | None:
+        """Before an iteration."""
+
+    def after_iteration(self, state: TrainingState) -> bool | None:
+        """After an iteration."""
+
+
+class BaseCallback:
+    """Does nothing; override what you need."""
+
+    def begin(self, state: TrainingState) -> None:
+        """Before the first iteration."""
+
+    def before_iteration(self, state: TrainingState) -> bool | None:
+        """Before an iteration."""
+        return None
+
+    def after_iteration(self, state: TrainingState) -> bool | None:
+        """After an iteration."""
+        return None
+
+    def end(self, state: TrainingState) -> None:
+        """After the last iteration, however training ended."""
+
+
+def call_all(callbacks: Sequence[Callback], when: str, state: TrainingState) -> bool:
+    """Call that method of every callback that has it; True if any asks to stop."""
+    methods = [getattr(callback, when, None) for callback in callbacks]
+    answers = [bool(method(state)) for method in methods if method is not None]
+    return any(answers)

@@ -1,0 +1,69 @@
+"""Early stopping: an end when the validation rows show no more progress."""
+
+from __future__ import annotations
+
+import math
+
+from unbiasedgbm.callbacks.protocol import BaseCallback, TrainingState
+
+
+class EarlyStopping(BaseCallback):
+    """Stops when the first metric on the validation rows has made no progress for a while.
+
+    Parameters
+    ----------
+    n_iter_no_change : int
+    tol : float
+        Progress smaller than this is none.
+
+    Attributes
+    ----------
+    best_iteration : int
+        Number of iterations that scored best.
+    """
+
+    def __init__(self, n_iter_no_change: int = 20, tol: float = 1e-7) -> None:
+        self.n_iter_no_change = n_iter_no_change
+        self.tol = tol
+        self._forget()
+
+    def _forget(self) -> None:
+        self.best_iteration = 0
+        self._best = -math.inf
+        self._reference = -math.inf
+        self._since = 0
+
+    def begin(self, state: TrainingState) -> None:
+        """Forget other trainings; after a checkpoint, look at this one's past scores again."""
+        self._forget()
+        if state.resumed and "validation" in state.history:
+            values = self._values(state)
+            first = state.iteration - len(values)
+            for k, score in enumerate(values, start=1):
+                self._look_at(score, first + k)
+
+    def before_iteration(self, state: TrainingState) -> bool | None:
+        """Stop at once where the training that is resumed had stopped."""
+        return self._since >= self.n_iter_no_change
+
+    def after_iteration(self, state: TrainingState) -> bool | None:
+        """Compare the latest score with the best."""
+        if "validation" not in state.history:
+            raise ValueError("EarlyStopping needs validation rows: give X_val and y_val to fit.")
+        self._look_at(self._values(state)[-1], state.iteration)
+        return self._since >= self.n_iter_no_change
+
+    def _values(self, state: TrainingState) -> list[float]:
+        """The first metric's values, greater for better."""
+        metric, values = next(iter(state.history["validation"].items()))
+        return values if state.greater_is_better[metric] else [-value for value in values]
+
+    def _look_at(self, score: float, iteration: int) -> None:
+        if score > self._best:
+            self._best = score
+            self.best_iteration = iteration
+        if score > self._reference + self.tol:
+            self._reference = score
+            self._since = 0
+        else:
+            self._since += 1

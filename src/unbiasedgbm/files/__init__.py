@@ -1,0 +1,1 @@
+"""Model files: one JSON document, checked before anything is made of it."""

@@ -1,0 +1,141 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from workbench import booster, mixed_table
+
+from unbiasedgbm.losses import LogLoss, QuantileLoss
+from unbiasedgbm.training.gradients import G_SHIFT, STOCHASTIC_ROWS, choose_packing, count_bits, exponential_table
+
+
+def test_exponential_table_has_the_moments_of_exp_1():
+    table = exponential_table()
+    assert table.mean() == pytest.approx(1.0, abs=1e-8)
+    assert (table**2).mean() == pytest.approx(2.0, abs=1e-8)
+    assert (table >= 0).all()
+    assert (np.diff(table) > 0).all()
+    # third and fourth moments of Exp(1) are 6 and 24; a table of 4096 slices cuts off the tail
+    assert (table**3).mean() == pytest.approx(6.0, rel=0.02)
+    assert (table**4).mean() == pytest.approx(24.0, rel=0.1)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.floats(1e-30, 1e30),
+    st.floats(1e-30, 1e30),
+    st.integers(1, 2_000_000),
+    st.integers(1, 2000),
+)
+def test_scales_leave_room_for_all_rows(sum_g, sum_h, n_rows, min_samples):
+    bits = count_bits(min_samples)
+    assert 2**bits > 2 * min_samples
+    packing = choose_packing(sum_g, sum_h, n_rows, bits)
+    assert math.frexp(packing.g_scale)[0] == 0.5
+    assert math.frexp(packing.h_scale)[0] == 0.5
+    rounding = 0.5 * n_rows if not packing.stochastic else 8 * math.sqrt(n_rows)
+    assert sum_g * packing.g_scale + rounding < 2 ** (63 - G_SHIFT)
+    assert sum_h * packing.h_scale + rounding + n_rows / 2**bits < 2 ** (G_SHIFT - bits)
+    # and not much room is wasted
+    assert sum_g * packing.g_scale > 2 ** (63 - G_SHIFT - 2) - 2 * rounding
+
+
+def gradients_of(boosted):
+    """True g and h at the start of the first iteration."""
+    return boosted.loss.gradients(boosted.data.y, boosted.raw[:, 0].copy())
+
+
+@pytest.mark.parametrize("rule", ["standard", "merged"])
+def test_packed_gradients_are_the_gradients(rule):
+    X, y = mixed_table()
+    boosted = booster(X, (y > 1).astype(float), loss=LogLoss(), split_rule=rule)
+    g, h = gradients_of(boosted)
+    boosted.iterate()
+    got_g, got_h, count = boosted.search_gradients()
+    # to nearest, and float32 before
+    np.testing.assert_allclose(got_g, g, atol=0.6 / boosted.packing.g_scale + 1e-7)
+    np.testing.assert_allclose(got_h, h, atol=0.6 / boosted.packing.h_scale + 1e-7)
+    np.testing.assert_array_equal(count, 1)
+
+
+def test_evidence_draws_weights_of_mean_one():
+    X, y = mixed_table(20_000)
+    boosted = booster(X, (y > 1).astype(float), loss=LogLoss(), split_rule="evidence", num_leaves=2)
+    g, h = gradients_of(boosted)
+    boosted.iterate()
+    got_g, got_h, _ = boosted.search_gradients()
+    w = got_g / g
+    # g and h carry the same weight
+    np.testing.assert_allclose(got_h, w * h, atol=3e-3)
+    # Exp(1): standard errors at 20,000 rows are 0.007 for the mean, 0.032 for the mean square
+    assert w.mean() == pytest.approx(1, abs=0.04)
+    assert (w**2).mean() == pytest.approx(2, abs=0.16)
+    roles = boosted.roles()
+    assert w[roles == 0].mean() == pytest.approx(1, abs=0.07)
+
+
+def test_stochastic_rounding_is_unbiased():
+    n = STOCHASTIC_ROWS * 2
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(n, 1)), np.full(n, 0.3)
+    y[0] = 5e3  # one heavy row: the others have few bits left
+    boosted = booster(X, y, num_leaves=2)
+    g, _ = gradients_of(boosted)
+    boosted.iterate()
+    got_g, _, _ = boosted.search_gradients()
+    assert boosted.packing.stochastic
+    error = (got_g - g) * boosted.packing.g_scale
+    assert np.abs(error[1:]).max() <= 1.001
+    # uniform rounding errors: a mean has a standard deviation of at most 0.5/sqrt(n)
+    assert abs(error[1:].mean()) < 5 * 0.5 / math.sqrt(n)
+
+
+@pytest.mark.parametrize("weight", [1000.5, 1e5 + 0.5, 1e7 + 0.5])
+def test_large_weights_keep_their_precision(weight):
+    X, y = mixed_table()
+    boosted = booster(X, y, weight=np.full(len(y), weight))
+    g, _ = gradients_of(boosted)
+    boosted.iterate()
+    got, _, _ = boosted.search_gradients()
+    np.testing.assert_allclose(got / weight, g, atol=1e-4)
+
+
+def test_whole_weights_are_counts_and_multiples():
+    X, y = mixed_table()
+    weight = np.random.default_rng(0).integers(1, 6, len(y)).astype(float)
+    plain, weighted = booster(X, y), booster(X, y, weight=weight)
+    weighted.raw[:] = plain.raw
+    weighted.iterate()
+    g, h, count = weighted.search_gradients()
+    np.testing.assert_array_equal(count, weight)
+    # exact multiples of what one row has
+    units = g * weighted.packing.g_scale / weight
+    np.testing.assert_array_equal(units, np.round(units))
+    np.testing.assert_array_equal(h, weight)
+
+
+@pytest.mark.parametrize("rule", ["standard", "evidence", "separate"])
+@pytest.mark.parametrize("kind", ["one sign", "heavy", "tiny", "huge"])
+def test_no_field_overflows(rule, kind):
+    rng = np.random.default_rng(0)
+    n = 2000
+    X = rng.normal(size=(n, 2))
+    y = {
+        "one sign": rng.random(n),
+        "heavy": rng.standard_cauchy(n) * 1e3,
+        "tiny": rng.normal(size=n) * 1e-30,
+        "huge": rng.normal(size=n) * 1e30,
+    }[kind]
+    loss = QuantileLoss(0.999) if kind == "one sign" else None
+    boosted = booster(X, y, loss=loss, split_rule=rule, num_leaves=2)
+    boosted.iterate()
+    g, h, _ = boosted.search_gradients()
+    assert np.abs(g * boosted.packing.g_scale).sum() < 2 ** (63 - G_SHIFT)
+    total = int(boosted._memory.packed.sum())
+    bits = boosted.packing.count_bits
+    # the word's fields are the sums of the fields
+    assert total >> G_SHIFT == int((boosted._memory.packed >> G_SHIFT).sum())
+    low = boosted._memory.packed & ((1 << G_SHIFT) - 1)
+    assert (total & ((1 << G_SHIFT) - 1)) == int(low.sum())
+    assert int((low >> bits).sum()) == pytest.approx(h.sum() * boosted.packing.h_scale)

@@ -2,6 +2,8 @@
 
     python docs/importance/validate.py [section ...]
 
+and validation.md, the same numbers as tables.
+
 Toy data of the paper: X1 binary, X2 with six levels, X3 normal, y = 0.1 X1 + noise (squared loss) or log odds of 0.1 X1
 (log loss). Only X1 matters. Every repeat has its own seed, so every number can be had again. One process, one thread.
 """
@@ -21,10 +23,9 @@ import lightgbm
 import numpy as np
 import pandas as pd
 import xgboost
-from scipy import stats
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-from unbiasedgbm.importance import FewUsableSplitsWarning, cross_unbiased_gain, unbiased_gain
+from unbiasedgbm.importance import FewUsableSplitsWarning, Importance, cross_unbiased_gain, unbiased_gain
 
 LIBRARIES = ("lightgbm", "xgboost", "catboost", "sklearn")
 LOSSES = ("squared", "log")
@@ -112,29 +113,26 @@ def null_rates(
 
     Repeats in which the model does not split a feature say nothing of it and do not count.
     """
-    z, names = [], ()
+    results = []
     for seed in range(n_repeats):
         X, y = data(seed)
         half = len(y) // 2
         model = fresh_model().fit(X[:half], y[:half])
-        result = unbiased_gain(model, X[:half], y[:half], X[half:], y[half:], n_jobs=1)
-        names = result.feature_names
-        z.append(np.where(result.n_splits > 0, result.z, np.nan))
-    return summary(np.array(z), names)
+        results.append(unbiased_gain(model, X[:half], y[:half], X[half:], y[half:], n_jobs=1))
+    return summary(results)
 
 
-def summary(z: Any, names: Any) -> dict[str, dict[str, Any]]:
-    """Mean, spread and rejection rate at 5 % of the z-scores of each feature, over the repeats that have one."""
-    limit = stats.norm.isf(0.05)
+def summary(results: list[Importance]) -> dict[str, dict[str, Any]]:
+    """z-scores of each feature and its rejection rate at 5 %, over the repeats in which it has a score."""
     table = {}
-    for j, name in enumerate(names):
-        scores = z[~np.isnan(z[:, j]), j]
-        some = len(scores) > 1
-        table[str(name)] = {
-            "repeats": len(scores),
-            "mean_z": round(float(scores.mean()), 4) if some else None,
-            "sd_z": round(float(scores.std(ddof=1)), 4) if some else None,
-            "rejected": round(float((scores > limit).sum()) / max(len(scores), 1), 4),
+    for j, name in enumerate(results[0].feature_names):
+        judged = [result for result in results if result.n_splits[j] > 0]
+        z = np.array([result.z[j] for result in judged])
+        table[name] = {
+            "repeats": len(z),
+            "mean_z": round(float(z.mean()), 4) if len(z) > 1 else None,
+            "sd_z": round(float(z.std(ddof=1)), 4) if len(z) > 1 else None,
+            "rejected": round(sum(result.p_value[j] < 0.05 for result in judged) / max(len(z), 1), 4),
         }
     return table
 
@@ -165,7 +163,7 @@ def many_trees(n_repeats: int = 500, n_rows: int = 2000) -> dict[str, Any]:
     }
 
 
-def hard_noise(n_repeats: int = 600, n_rows: int = 2000) -> dict[str, Any]:
+def hard_noise(n_repeats: int = 500, n_rows: int = 2000) -> dict[str, Any]:
     """Half missing, 500 levels, an id, a duplicate; scikit-learn allows at most 255 levels, so 200 there.
 
     Of two equal columns most libraries only ever split the first.
@@ -181,7 +179,7 @@ def hard_noise(n_repeats: int = 600, n_rows: int = 2000) -> dict[str, Any]:
     }
 
 
-def power(n_repeats: int = 200) -> dict[str, Any]:
+def power(n_repeats: int = 100) -> dict[str, Any]:
     """How often the useful feature of the toy data is found at 5 %, by the number of training and held-out rows."""
     found = {}
     for n_trees in (1, 10):
@@ -196,7 +194,7 @@ def power(n_repeats: int = 200) -> dict[str, Any]:
 
 
 def coverage(n_repeats: int = 500, n_rows: int = 2000, n_fresh: int = 1_000_000) -> dict[str, Any]:
-    """How often the 95 % interval of a one-tree model covers the value from a million fresh rows."""
+    """How often the 95 % intervals of a one-tree model cover the values from a million fresh rows."""
     table = {}
     for loss in LOSSES:
         X_fresh, y_fresh = toy(10**6, n_fresh, loss)
@@ -217,21 +215,22 @@ def coverage(n_repeats: int = 500, n_rows: int = 2000, n_fresh: int = 1_000_000)
                 used += judged
                 hit += judged & (result.ci_low <= truth) & (truth <= result.ci_high)
             table[f"{library}, {loss}"] = {
-                f"X{j + 1}": {"repeats": int(used[j]), "covered": round(float(hit[j] / used[j]), 4)} for j in range(3)
+                "intervals": int(used.sum()),
+                "covered": round(float(hit.sum() / used.sum()), 4),
+                "covered_by_feature": [round(float(share), 4) for share in hit / used],
             }
     return table
 
 
-def cross_fitting(n_repeats: int = 500, n_rows: int = 1000) -> dict[str, Any]:
+def cross_fitting(n_repeats: int = 300, n_rows: int = 1000) -> dict[str, Any]:
     """Noise under cross-fitting with five folds, one tree and thirty trees."""
     table = {}
     for n_trees in (1, 30):
-        z = []
+        results = []
         for seed in range(n_repeats):
             X, y = toy(seed, n_rows, "squared")
-            result = cross_unbiased_gain(model_of("lightgbm", "squared", n_trees), X, y, cv=5, n_jobs=1)
-            z.append(np.where(result.n_splits > 0, result.z, np.nan))
-        table[f"{n_trees} trees"] = summary(np.array(z), ("X1", "X2", "X3"))
+            results.append(cross_unbiased_gain(model_of("lightgbm", "squared", n_trees), X, y, cv=5, n_jobs=1))
+        table[f"{n_trees} trees"] = summary(results)
     return table
 
 
@@ -268,16 +267,48 @@ SECTIONS: dict[str, Callable[[], dict[str, Any]]] = {
 }
 
 
+def render(results: dict[str, Any]) -> str:
+    """validation.md."""
+    versions = ", ".join(f"{name} {number}" for name, number in results["versions"].items())
+    lines = ["# Measured", "", f"Written by `docs/importance/validate.py`. Versions: {versions}.", ""]
+    for name, section in SECTIONS.items():
+        if name not in results:
+            continue
+        lines += [f"## {name.replace('_', ' ').capitalize()}", "", str(section.__doc__).strip(), ""]
+        rows = _rows(results[name])
+        lines += ["| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]
+        lines += ["| " + " | ".join(str(value) for value in row.values()) + " |" for row in rows]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _rows(section: dict[str, Any]) -> list[dict[str, Any]]:
+    """A section as rows of one table: two levels, one level, or single numbers."""
+    rows = []
+    for case, entry in section.items():
+        if not isinstance(entry, dict):
+            rows.append({"case": case, "value": entry})
+        elif all(isinstance(inner, dict) for inner in entry.values()):
+            rows += [{"case": case, "feature": name, **inner} for name, inner in entry.items()]
+        else:
+            rows.append({"case": case, **entry})
+    return rows
+
+
 def main(names: list[str]) -> None:
-    """Run the named sections, all if none is named, and write each as soon as it is there."""
+    """Run the named sections, all if none is named, and write each as soon as it is there; "tables" only renders."""
     warnings.simplefilter("ignore", FewUsableSplitsWarning)
     path = Path(__file__).with_name("validation.json")
     results = json.loads(path.read_text()) if path.exists() else {}
+    if names == ["tables"]:
+        path.with_suffix(".md").write_text(render(results), encoding="utf-8")
+        return
     packages = ("numpy", "scikit-learn", "xgboost", "lightgbm", "catboost")
     results["versions"] = {package: version(package) for package in packages}
     for name in names or list(SECTIONS):
         results[name] = SECTIONS[name]()
         path.write_text(json.dumps(results, indent=1) + "\n")
+        path.with_suffix(".md").write_text(render(results), encoding="utf-8")
         print(name, json.dumps(results[name]), flush=True)
 
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from unbiasedgbm.importance import Importance
-from unbiasedgbm.importance.result import SMALLEST_P, benjamini_hochberg
+from unbiasedgbm.importance.result import SMALLEST_P, benjamini_hochberg, effective_df
 
 mpl.use("Agg")
 
@@ -36,6 +36,25 @@ def test_scores_and_tests() -> None:
     np.testing.assert_array_equal(result.ranking(), [2, 0, 1, 3])
     assert result.importances_mean is result.importance
     assert result.importances_std is result.se
+
+
+def test_few_degrees_of_freedom_widen() -> None:
+    few = example(df=np.array([4.0, np.inf, 4.0, 1.0]))
+    np.testing.assert_allclose(few.p_value[[0, 3]], [stats.t.sf(1.0, 4), stats.t.sf(-2.0, 1)])
+    np.testing.assert_allclose(few.ci_high[0], 0.1 + 0.1 * stats.t.isf(0.025, 4))
+    many = example(df=np.full(4, np.inf))
+    np.testing.assert_allclose(many.p_value, example().p_value)
+
+
+def test_effective_degrees_of_freedom() -> None:
+    rng = np.random.default_rng(0)
+    psi = rng.normal(size=(3000, 3))
+    psi[5:, 1] = 0.0
+    psi[:, 2] = 0.0
+    df = effective_df(psi)
+    assert df[0] == pytest.approx(2000, rel=0.1)
+    assert 1.0 <= df[1] < 10.0
+    assert df[2] == np.inf
 
 
 def test_no_spread_at_all() -> None:

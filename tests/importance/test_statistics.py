@@ -114,9 +114,9 @@ def test_power_rises_with_rows() -> None:
 
 @pytest.mark.slow
 def test_intervals_cover() -> None:
+    # 500 repeats with up to three features each: the rate has a standard error of about 0.7 %.
     for case, table in validation.coverage().items():
-        for name, feature in table.items():
-            assert 0.93 <= feature["covered"] <= 0.97, (case, name)
+        assert 0.93 <= table["covered"] <= 0.97, case
 
 
 @pytest.mark.slow

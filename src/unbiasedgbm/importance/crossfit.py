@@ -107,12 +107,18 @@ def pool_folds(results: Sequence[Importance], share: FloatArray, inflation: floa
     Importance
     """
     first = results[0]
-    variance = sum(w**2 * result.se**2 for w, result in zip(share, results, strict=True))
+    variances = np.array([w**2 * result.se**2 for w, result in zip(share, results, strict=True)])
+    variance = variances.sum(axis=0)
+    df = np.array([result.df for result in results], dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # Satterthwaite; a fold in which the feature has no score adds nothing.
+        pooled_df = np.where(variance > 0.0, variance**2 / (variances**2 / df).sum(axis=0), np.inf)
     return replace(
         first,
         method=f"{first.method}, {len(results)} folds",
         importance=_mean([result.importance[None] for result in results], share)[0],
         se=np.sqrt(inflation * variance),
+        df=pooled_df,
         n_splits=np.sum([result.n_splits for result in results], axis=0),
         per_tree=_mean([result.per_tree for result in results], share),
         per_class=_mean([result.per_class for result in results], share),

@@ -11,7 +11,8 @@ splits. Conditionally on the model it is, to first order, a sum over held-out ro
 
     ψ_i = 1/(2n) Σ_splits [ G_c (g'_i − r_c h'_i)/H'_c − G_I (g'_i − r_I h'_i)/H'_I ],     c the child of row i
 
-so that its standard error is the root of Σψ².
+so that its standard error is the root of Σψ². Two small-sample corrections: ψ of a node with N held-out rows is
+multiplied by √(N/(N − 1)), and tests use Student's t with the degrees of freedom that Σψ² has.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from unbiasedgbm.ensemble.adapters import Tree, TreeModel, read_model
 from unbiasedgbm.ensemble.adapters.neutral import Rows, compare_raw, proof_rows
 from unbiasedgbm.importance import sums
 from unbiasedgbm.importance.draws import draw_scores
-from unbiasedgbm.importance.result import FloatArray, Importance, IntArray, group_names
+from unbiasedgbm.importance.result import FloatArray, Importance, IntArray, effective_df, group_names
 from unbiasedgbm.losses import Loss
 
 
@@ -140,6 +141,7 @@ def unbiased_gain(
         importance=tally.per_tree.sum(axis=0),
         se=np.sqrt(np.einsum("ij,ij->j", tally.psi, tally.psi)),
         n_splits=tally.n_splits,
+        df=effective_df(tally.psi),
         level=level,
         per_tree=tally.per_tree,
         per_class=tally.per_class,
@@ -387,6 +389,7 @@ def _grouped(result: Importance, psi: FloatArray, members: Mapping[str, IntArray
         feature_names=tuple(members),
         importance=summed(result.importance),
         se=np.sqrt((summed(psi) ** 2).sum(axis=0)),
+        df=effective_df(summed(psi)),
         n_splits=summed(result.n_splits),
         per_tree=summed(result.per_tree),
         per_class=summed(result.per_class),

@@ -17,6 +17,9 @@ IntArray = npt.NDArray[np.int64]
 # A p-value is a statement about what could have happened by chance, and that is never impossible.
 SMALLEST_P = float(np.finfo(np.float64).tiny)
 
+# Degrees of freedom beyond which Student's t is the normal distribution to the last digit that matters.
+_MANY = 1e9
+
 
 @dataclass(frozen=True, eq=False)
 class Importance:
@@ -34,6 +37,8 @@ class Importance:
         Standard errors; NaN where the method has none.
     n_splits : ndarray of shape (n_features,), int64
         Splits that gave a score.
+    df : ndarray of shape (n_features,), float64, or None
+        Degrees of freedom of the standard errors; None for many. Tests and intervals use Student's t.
     level : float
         Confidence level of the intervals.
     tested : bool
@@ -53,6 +58,7 @@ class Importance:
     importance: FloatArray
     se: FloatArray
     n_splits: IntArray
+    df: FloatArray | None = None
     level: float = 0.95
     tested: bool = True
     per_tree: FloatArray | None = None
@@ -72,7 +78,7 @@ class Importance:
     @property
     def p_value(self) -> FloatArray:
         """One-sided: how likely a useless feature scores this high. 1 for a feature without a score, never 0."""
-        p = np.maximum(special.ndtr(-self.z), SMALLEST_P)
+        p = np.maximum(special.stdtr(self._df(), -self.z), SMALLEST_P)
         return np.where((self.n_splits == 0) & self.tested, 1.0, p)
 
     @property
@@ -100,8 +106,11 @@ class Importance:
         """`se`, by scikit-learn's name."""
         return self.se
 
+    def _df(self) -> FloatArray:
+        return np.full(len(self.se), _MANY) if self.df is None else np.minimum(self.df, _MANY)
+
     def _half_width(self) -> FloatArray:
-        return self.se * special.ndtri(0.5 + self.level / 2.0)
+        return self.se * special.stdtrit(self._df(), 0.5 + self.level / 2.0)
 
     def ranking(self) -> IntArray:
         """Feature numbers from the most to the least important, ties in column order."""
@@ -143,8 +152,7 @@ class Importance:
         if ax is None:
             _, ax = import_pyplot().subplots(figsize=(6.4, 1.2 + 0.28 * len(order)), layout="constrained")
         place = np.arange(len(order))
-        colours = ["#b3b3b3" if p > 1.0 - self.level else "#2b6cb0" for p in np.nan_to_num(self.p_value[order])]
-        ax.barh(place, self.importance[order], color=colours, height=0.7)
+        ax.barh(place, self.importance[order], color=self._colours()[order], height=0.7)
         if np.isfinite(self.se[order]).any():
             ax.errorbar(
                 self.importance[order],
@@ -162,6 +170,12 @@ class Importance:
         ax.spines[["top", "right"]].set_visible(False)
         return ax
 
+    def _colours(self) -> npt.NDArray[np.str_]:
+        """Blue for significant features, grey for the others; slate where nothing is tested."""
+        if not self.tested:
+            return np.full(len(self.importance), "#64748b")
+        return np.where(self.p_value < 1.0 - self.level, "#2b6cb0", "#b3b3b3")
+
     def __repr__(self) -> str:
         lines = [f"{self.method}: {len(self.feature_names)} features"]
         for j in self.ranking()[:10]:
@@ -172,6 +186,26 @@ class Importance:
         if len(self.feature_names) > 10:
             lines.append("  …")
         return "\n".join(lines)
+
+
+def effective_df(psi: FloatArray) -> FloatArray:
+    """Degrees of freedom of Σψ² as an estimate of a variance, by its own variance Σψ⁴ (Satterthwaite).
+
+    Many rows of like weight give many; a score that rests on the few rows of one small child gives few.
+
+    Parameters
+    ----------
+    psi : ndarray of shape (n_rows, n_features), float64
+
+    Returns
+    -------
+    ndarray of shape (n_features,), float64
+        At least 1; infinite for a feature without contributions.
+    """
+    squares = psi * psi
+    second, fourth = squares.sum(axis=0), np.einsum("ij,ij->j", squares, squares)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(fourth > 0.0, np.maximum(2.0 * second**2 / fourth, 1.0), np.inf)
 
 
 def benjamini_hochberg(p: FloatArray) -> FloatArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import urllib.request
 import warnings
 from dataclasses import dataclass
@@ -46,14 +47,15 @@ class TableSource:
         Parameters
         ----------
         name : str
-            A catalogue name, with two optional suffixes that make a *view* of it: ``~column`` leaves a feature out, and
-            ``@raw`` uses the target before it was made binary (``elevators@raw`` is a regression task).
+            A catalogue name, with optional suffixes that make a *view* of it: ``~column`` leaves a feature out,
+            ``^column`` takes its values as categories, and ``@raw`` uses the target before it was made binary
+            (``elevators@raw`` is a regression task).
         """
         return _load(self, name)
 
     def entry(self, name: str) -> Entry:
         """Return the entry behind a table's name or view."""
-        return read_catalogue(self.catalogue)[_parse(name)[0]]
+        return read_catalogue(self.catalogue)[_View.of(name).table]
 
     def frame(self, entry: Entry) -> pd.DataFrame:
         """Return the prepared table of an entry, from the folder or from its sources."""
@@ -62,23 +64,35 @@ class TableSource:
         return fetch(entry)
 
 
-def _parse(name: str) -> tuple[str, list[str], bool]:
-    """Split ``table~column~column@raw`` into the table, the columns to leave out, and whether the target is raw."""
-    stem, _, view = name.partition("@")
-    if view not in ("", "raw"):
-        raise ValueError(f"unknown view {view!r} of a table; only '@raw' exists")
-    table, *without = stem.split("~")
-    return table, without, bool(view)
+@dataclass(frozen=True)
+class _View:
+    """What a table's name asks for."""
+
+    table: str
+    without: list[str]
+    categories: list[str]
+    raw: bool
+
+    @classmethod
+    def of(cls, name: str) -> _View:
+        stem, _, target = name.partition("@")
+        if target not in ("", "raw"):
+            raise ValueError(f"unknown view {target!r} of a table's target; only '@raw' exists")
+        table = re.match(r"[^~^]*", stem).group()
+        columns = re.findall(r"([~^])([^~^]+)", stem[len(table) :])
+        without, categories = ([column for mark, column in columns if mark == wanted] for wanted in "~^")
+        return cls(table, without, categories, bool(target))
 
 
 @lru_cache(maxsize=4)
 def _load(source: TableSource, name: str) -> Table:
-    table, without, raw = _parse(name)
-    entry = source.entry(table)
+    view = _View.of(name)
+    entry = source.entry(view.table)
     if not entry.available:
         raise TableUnavailable(f"{entry.title}: nobody could find this table ({entry.note})")
-    frame = source.frame(entry).drop(columns=without)
-    return make_table(entry, frame, name=name, task=entry.raw_task if raw else entry.task)
+    frame = source.frame(entry).drop(columns=view.without)
+    frame = frame.astype(dict.fromkeys(view.categories, str))
+    return make_table(entry, frame, name=name, task=entry.raw_task if view.raw else entry.task)
 
 
 def _read_folder(folder: Path, entry: Entry) -> pd.DataFrame:

@@ -157,10 +157,10 @@ def qsar(
     redo: options.Redo = "",
 ) -> None:
     """The QSAR bioconcentration table with all features, without nHM, without PCD."""
-    from experiments.reports.qsar import VIEWS, view
+    from experiments.reports.qsar import views
     from experiments.studies.untuned import chains
 
-    chosen = choose(catalogue, ",".join(map(view, VIEWS)), "")
+    chosen = choose(catalogue, ",".join(views()), "")
     jobs = chains(chosen, words(methods), {}, splits, None, study="qsar")
     place = Place(store, None, data, catalogue, processes, threads, None, retry_failed, redo)
     raise typer.Exit(1 if place.run("qsar", jobs) else 0)

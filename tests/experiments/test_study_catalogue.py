@@ -76,6 +76,9 @@ def test_a_binary_target_follows_the_rule_and_a_raw_view_ignores_it(generated):
 def test_a_view_leaves_a_feature_out_and_text_becomes_categories(generated):
     source = TableSource(str(generated.folder), str(generated.catalogue))
     assert list(source.load("categories~name").X) == ["number", "colour, of it"]
+    as_category = source.load("categories~name^number").X
+    assert list(as_category) == ["number", "colour, of it"]
+    assert isinstance(as_category["number"].dtype, pd.CategoricalDtype)
     colour = source.load("categories").X["colour, of it"]
     assert list(colour.cat.categories) == ["blue", "green", "red"]
     assert colour.isna().any()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,6 +14,8 @@ from experiments.metrics import measure
 from experiments.splits import untuned_parts
 from experiments.studies.bench import Bench, evaluate
 from experiments.studies.tuned import chains, suggest
+
+OURS = [name for name, method in METHODS.items() if method.package == "unbiasedgbm"]
 
 
 @pytest.mark.parametrize("method", RIVALS)
@@ -45,6 +49,22 @@ def test_a_fit_is_decided_by_its_seed(generated, method):
     parts = untuned_parts(table, 0)
     one, two = (evaluate(method, table.task, parts, {}, seed=1, threads=1)[0]["test_auc"] for _ in range(2))
     assert one == two
+
+
+@pytest.mark.parametrize("method", OURS)
+def test_our_variants_fit_binary_tables_and_tell_their_state(generated, method):
+    table = TableSource(str(generated.folder), str(generated.catalogue)).load("categories")
+    columns, model = evaluate(method, table.task, untuned_parts(table, 0), {}, seed=0, threads=1)
+    assert columns["test_auc"] > 0.6
+    assert re.fullmatch(r".+\+[0-9a-f]{8}", columns["versions"]["unbiasedgbm"])
+    params = model.estimator.get_params()
+    assert {name: params[name] for name in METHODS[method].fixed} == METHODS[method].fixed
+
+
+def test_our_parameters_can_be_set_from_outside():
+    estimator = get_method("merged").estimator("regression", {"num_leaves": 7, "split_rule": "standard"}, 3, 1)
+    params = estimator.get_params()
+    assert [params[name] for name in ("num_leaves", "split_rule", "random_state", "n_jobs")] == [7, "standard", 3, 1]
 
 
 def test_categories_are_handed_over_natively():

@@ -26,7 +26,7 @@ def call(*arguments: object, code: int = 0) -> str:
 def study(generated, tmp_path_factory):
     """Every command of the study once; returns the folder with the stores."""
     folder = tmp_path_factory.mktemp("study")
-    tune = ["--methods", "lightgbm,xgboost", "--iterations", "2", "--store", folder / "tuned.jsonl"]
+    tune = ["--methods", "lightgbm,xgboost,merged", "--iterations", "2", "--store", folder / "tuned.jsonl"]
     call("tune", *tune, *generated.arguments)
     output = call(
         "untuned", "--methods", RIVALS, "--splits", 2, "--store", folder / "untuned.jsonl", *generated.arguments
@@ -34,6 +34,7 @@ def study(generated, tmp_path_factory):
     assert "## Binary tables" in output
     call("select-features", "--seeds", 1, "--store", folder / "selection.jsonl", *generated.arguments)
     call("toy", "--repetitions", 40, "--store", folder / "toy.jsonl")
+    call("pack", folder / "toy.jsonl")
     return folder
 
 
@@ -43,6 +44,7 @@ def test_the_reports_come_from_the_store_alone(study, generated, tmp_path):
     call("report", "all", *stores, "--catalogue", generated.catalogue, "--out", tmp_path / "two")
     pages = {path.name: path.read_bytes() for path in (tmp_path / "one").iterdir()}
     assert pages.keys() >= {"untuned.md", "untuned-search.md", "untuned-check.md", "selection.md", "toy.md", "toy.svg"}
+    assert pages.keys() >= {"tuned.md", "tuned-paper-curves.svg", "tuned-paper-dots.svg", "tuned-paper-ranks.svg"}
     assert pages == {path.name: path.read_bytes() for path in (tmp_path / "two").iterdir()}
 
 
@@ -52,6 +54,15 @@ def test_the_untuned_page_compares_every_method_on_every_table(study, generated,
     for words in ("AUC, 2 tables", "Log loss, 2 tables", "Calibration error", "Wilcoxon p", "fit time / LightGBM"):
         assert words in page
     assert "AUC, 1 table\n" in (tmp_path / "untuned-check.md").read_text()
+
+
+def test_the_tuned_page_has_the_papers_sections(study, generated, tmp_path):
+    call("report", "tuned", "--store", study / "tuned.jsonl", "--catalogue", generated.catalogue, "--out", tmp_path)
+    page = (tmp_path / "tuned.md").read_text()
+    for words in ("2 tables, 1 seeds, 3 methods, 2 to 2 tuning iterations", "12 models", "Log loss and time"):
+        assert words in page
+    # The paper's ranks are of four methods; beside three they would mislead.
+    assert "Beside the paper" not in page
 
 
 def test_a_store_can_be_packed_and_read_beside_another(study, generated, tmp_path):

@@ -114,7 +114,7 @@ def _beside_the_paper(final: pd.DataFrame) -> str:
 
 
 def _log_loss_and_time(frame: pd.DataFrame, methods: list[str]) -> str:
-    """Log loss of the chosen model on classification tables; time of all iterations, relative to LightGBM."""
+    """Log loss of the chosen model on classification tables; processor time of an iteration, relative to LightGBM."""
     part = oriented(frame[frame["method"].isin(methods)])
     columns = {}
     if "test_log_loss" in part:
@@ -122,9 +122,9 @@ def _log_loss_and_time(frame: pd.DataFrame, methods: list[str]) -> str:
         table = last.groupby(level=["table", "method"]).mean().unstack("method").dropna()
         columns["mean log loss"] = table.mean()
         columns["average rank"] = average_ranks(table, greater_is_better=False)
-    seconds = part.pivot_table(index="table", columns="method", values="fit_seconds", aggfunc="mean").dropna()
+    seconds = part.pivot_table(index="table", columns="method", values="fit_cpu_seconds", aggfunc="mean").dropna()
     base = "lightgbm" if "lightgbm" in seconds else methods[0]
-    columns[f"fit time / {title(base)}"] = geometric_mean_ratio(seconds.clip(lower=1e-4), base)
+    columns[f"fit time / {title(base)}"] = geometric_mean_ratio(seconds.clip(lower=1e-3), base)
     lines = pd.DataFrame(columns).loc[methods].rename(index=title)
     return markdown_table(lines, {column: ".4f" if "loss" in column else ".2f" for column in lines}, "method")
 

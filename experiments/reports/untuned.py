@@ -110,16 +110,20 @@ def comparison(table: pd.DataFrame, metric: str, greater: bool, reference: str |
 
 
 def times(frame: pd.DataFrame) -> str:
-    """Fit and prediction time relative to LightGBM, geometric means over tables."""
-    columns = {}
-    for column, name in (("fit_seconds", "fit"), ("predict_seconds", "predict")):
-        table = complete(scores(frame, column)).clip(lower=1e-4)
-        base = TIME_BASE if TIME_BASE in table else table.columns[0]
+    """Processor time of fit and prediction relative to LightGBM, geometric means over tables."""
+    columns, tables = {}, 0
+    for column, name in (("fit_cpu_seconds", "fit"), ("predict_cpu_seconds", "predict")):
+        if column not in frame:
+            return "## Time\n\nNo processor times were measured."
+        table = complete(scores(frame, column)).clip(lower=1e-3)
         if table.empty:
-            return "## Time\n\nNo table is complete yet."
+            return "## Time\n\nNo table has processor times of all methods yet."
+        base = TIME_BASE if TIME_BASE in table else table.columns[0]
         columns[f"{name} time / {title(base)}"] = geometric_mean_ratio(table, base)
+        tables = len(table)
     lines = pd.DataFrame(columns).rename(index=title)
-    return "## Time\n\n" + markdown_table(lines, dict.fromkeys(lines, ".2f"), "method")
+    heading = f"## Time, {counted(tables, 'table')}\n\nProcessor time, geometric mean of ratios.\n\n"
+    return heading + markdown_table(lines, dict.fromkeys(lines, ".2f"), "method")
 
 
 def provenance(frame: pd.DataFrame) -> str:

@@ -20,8 +20,6 @@ from experiments.studies.bench import Bench
 from experiments.workers import Workers
 from study_tables import ROOT
 
-TIMES = ("fit_seconds", "predict_seconds")
-
 
 def measure(job: Job, history: list[dict[str, Any]], bench: Any) -> dict[str, Any]:
     """Stand in for a study: adds up the chain so far, fails or dies where the table's name says so."""
@@ -51,7 +49,7 @@ def run_quietly(
 
 
 def without_times(store: Store) -> list[str]:
-    rows = [{name: value for name, value in row.items() if name not in TIMES} for row in store.rows()]
+    rows = [{name: value for name, value in row.items() if not name.endswith("_seconds")} for row in store.rows()]
     return sorted(map(repr, rows))
 
 

@@ -27,7 +27,8 @@ def report(
 
     if which not in (*REPORTS, "all"):
         raise typer.BadParameter(f"{which!r} is none of {', '.join(REPORTS)}, all")
-    files = stores or sorted([*RESULTS.glob("*.jsonl.gz"), *RESULTS.glob("*.jsonl")])
+    # Later files win, and what is not committed yet is newer than what is.
+    files = stores or [*sorted(RESULTS.glob("*.jsonl.gz")), *sorted(RESULTS.glob("*.jsonl"))]
     missing = [str(file) for file in files if not file.exists()]
     if missing or not files:
         raise typer.BadParameter(f"no store at {', '.join(missing) or RESULTS}", param_hint="--store")

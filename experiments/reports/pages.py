@@ -7,6 +7,8 @@ from pathlib import Path
 
 from experiments.catalogue import TableSource
 from experiments.reports import qsar, selection, toy, tuned, untuned
+from experiments.reports.critical_difference import plot_critical_difference
+from experiments.reports.rows import measured
 from experiments.store import Store
 
 QSAR_METHODS = ("lightgbm", "merged", "unbiasedgbm")
@@ -43,10 +45,18 @@ def _untuned(store: Store, out: Path, tables: TableSource, methods: Sequence[str
     files = []
     for half in (None, "search", "check"):
         part = [row for row in rows if half is None or tables.entry(row["table"]).half == half]
-        if not part:
+        frame = measured(part)
+        if frame.empty:
             continue
-        path = out / ("untuned.md" if half is None else f"untuned-{half}.md")
-        heading = "# Untuned comparison" + (f", {half} half" if half else "")
-        path.write_text(f"{heading}\n\n{untuned.summary(part)}\n")
-        files.append(path)
+        stem = "untuned" if half is None else f"untuned-{half}"
+        text = "# Untuned comparison" + (f", {half} half" if half else "")
+        diagram = plot_critical_difference(
+            untuned.overall_ranks(frame), out / f"{stem}-ranks.svg", greater_is_better=False
+        )
+        if diagram is not None:
+            text += f"\n\n![Average ranks over all tables, and critical difference]({diagram.name})"
+            files.append(diagram)
+        page = out / f"{stem}.md"
+        page.write_text(f"{text}\n\n{untuned.summary(part)}\n")
+        files.append(page)
     return files

@@ -52,15 +52,20 @@ def summary(rows: Iterable[Row], keys: Collection[str] | None = None, reference:
 
 def overall(frame: pd.DataFrame, reference: str | None) -> str:
     """Average rank over tables of all tasks, each by its primary metric."""
+    table = overall_ranks(frame)
+    if table.empty:
+        return "## All tables\n\nNo table is complete yet."
+    return f"## All {counted(len(table), 'table')}\n\n" + comparison(table, "rank", False, reference, "mean rank")
+
+
+def overall_ranks(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rank of every method on every complete table: comparable between tasks where the scores are not."""
     by_task = []
     for task, metric in PRIMARY.items():
         table = complete(_scores(frame, task, metric))
         if not table.empty:
             by_task.append(ranks(table, greater_is_better=metric in GREATER_IS_BETTER))
-    if not by_task:
-        return "## All tables\n\nNo table is complete yet."
-    # Ranks are comparable between tasks where the scores are not; a smaller rank is better.
-    return "## All tables\n\n" + comparison(pd.concat(by_task), "rank", False, reference, "mean rank")
+    return pd.concat(by_task) if by_task else pd.DataFrame()
 
 
 def task_section(frame: pd.DataFrame, task: str, reference: str | None) -> str:

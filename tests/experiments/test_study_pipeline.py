@@ -45,6 +45,7 @@ def test_the_reports_come_from_the_store_alone(study, generated, tmp_path):
     pages = {path.name: path.read_bytes() for path in (tmp_path / "one").iterdir()}
     assert pages.keys() >= {"untuned.md", "untuned-search.md", "untuned-check.md", "selection.md", "toy.md", "toy.svg"}
     assert pages.keys() >= {"tuned.md", "tuned-paper-curves.svg", "tuned-paper-dots.svg", "tuned-paper-ranks.svg"}
+    assert "untuned-ranks.svg" in pages
     assert pages == {path.name: path.read_bytes() for path in (tmp_path / "two").iterdir()}
 
 

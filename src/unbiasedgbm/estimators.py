@@ -127,7 +127,8 @@ class _BaseUnbiasedGBM(BaseEstimator):
             greater_is_better={metric.name: metric.greater_is_better for metric in metrics},
             resumed=resumed is not None,
         )
-        rows_read = "" if checkpoint is None else fingerprint(booster, validation, start and start.ensemble)
+        start_trees = None if start is None else start.ensemble
+        rows_read = "" if checkpoint is None else fingerprint(booster, validation, start_trees)
         if checkpoint is not None and resumed is not None:
             checkpoint.check_rows(resumed, rows_read)
         stopper = EarlyStopping(self.n_iter_no_change, self.tol)

@@ -115,5 +115,5 @@ def fingerprint(booster: Booster, validation: Validation | None, start: TreeEnse
     for array in arrays:
         digest.update(b"none" if array is None else f"{array.dtype} {array.shape} ".encode())
         if array is not None:
-            digest.update(memoryview(np.ascontiguousarray(array)).cast("B") if array.size else b"")
+            digest.update(np.ascontiguousarray(array).view(np.uint8).data)
     return digest.hexdigest()

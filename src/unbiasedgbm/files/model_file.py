@@ -16,6 +16,10 @@ from unbiasedgbm.training.splitting import SPLIT_RULES
 
 FORMAT = "unbiasedgbm-model"
 FORMAT_VERSION = 1
+
+# A file may ask for threads, but not for a flood of them.
+_MAX_THREADS = 4096
+
 _KEYS = {
     "format", "format_version", "library_version", "estimator", "parameters", "split_rule", "classes", "table", "trees",
     "training", "history",
@@ -110,7 +114,7 @@ def _read_estimator(data: dict[str, Any]) -> Any:
     fields.text(data["library_version"], "library_version")
     estimator = _class(data["estimator"])(**_read_parameters(data["parameters"], _class(data["estimator"])))
     model = model_from_dict({key: data[key] for key in ("table", "trees", "training", "history")})
-    if data["split_rule"] not in SPLIT_RULES:
+    if fields.text(data["split_rule"], "split_rule") not in SPLIT_RULES:
         raise ModelFileError("'split_rule' is unknown")
     if (data["classes"] is None) == hasattr(estimator, "predict_proba"):
         raise ModelFileError("'classes' must be there for a classifier, and for nothing else")
@@ -130,6 +134,9 @@ def _read_parameters(data: Any, cls: type) -> dict[str, Any]:
         raise ModelFileError(f"'parameters' has {min(unknown)!r:.80}, which this version does not know")
     values = {name: from_plain(value, name) for name, value in plain.items()}
     check_parameters(table, {name: value for name, value in values.items() if not holds_unsaved(value)})
+    n_jobs = values.get("n_jobs")
+    if n_jobs is not None:
+        fields.integer(abs(n_jobs) if type(n_jobs) is int else n_jobs, "n_jobs", 1, _MAX_THREADS)
     return values
 
 

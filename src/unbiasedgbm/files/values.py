@@ -116,7 +116,7 @@ def classes_to_dict(classes: npt.NDArray[Any]) -> dict[str, Any]:
 def classes_from_dict(data: Any) -> npt.NDArray[Any]:
     """Sorted, distinct labels, shape (n_classes,); untrusted."""
     data = fields.mapping(data, "classes", {"dtype", "labels"})
-    kind, labels = data["dtype"], fields.sequence(data["labels"], "labels")
+    kind, labels = fields.text(data["dtype"], "dtype"), fields.sequence(data["labels"], "labels")
     if kind not in _LABEL_TYPES or len(labels) < 2:
         raise ModelFileError("'classes' must have a known type and at least two labels")
     if any(type(label) not in _PYTHON_TYPES[kind[0]] for label in labels):

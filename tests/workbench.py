@@ -38,10 +38,10 @@ DEFAULTS = TrainingParameters(
 class OpenBooster(Booster):
     """Keeps what it packed, so that a twin can compute with the same numbers."""
 
-    def _pack(self, gradients, output, number):
-        counts, packing, dispersion = super()._pack(gradients, output, number)
-        self.packing, self.dispersion = packing, dispersion
-        return counts, packing, dispersion
+    def _pack(self, gradients, sums, output, number):
+        self.packing = super()._pack(gradients, sums, output, number)
+        self.dispersion = self._dispersion(sums)
+        return self.packing
 
     def roles(self):
         """Role of each row: 0, 1, 2 for S1, S2, S3, and 3 for rows left out."""

@@ -94,6 +94,8 @@ class Loss:
         Whether h is 1 for every row.
     unit_dispersion : bool
         Whether the mean of g² equals the mean of h at the truth, so that gains are already in units of the noise.
+    bounds : tuple of two floats or None
+        Largest |g| and h that there can be, where they are known.
     renews_leaves : bool
         Whether leaf values are found from the residuals (`renew`) instead of by a Newton step.
     """
@@ -103,6 +105,7 @@ class Loss:
     constant_hessian: ClassVar[bool] = False
     unit_dispersion: ClassVar[bool] = False
     renews_leaves: ClassVar[bool] = False
+    bounds: ClassVar[tuple[float, float] | None] = None
 
     def check_target(self, y: FloatArray) -> None:
         """Raise ValueError if ``y`` is outside the loss's domain."""
@@ -151,6 +154,7 @@ class LogLoss(Loss):
 
     name = "log_loss"
     unit_dispersion = True
+    bounds = (1.0, 0.25)
 
     def start(self, y: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
         """Log odds of the weighted share of class 1."""
@@ -160,7 +164,8 @@ class LogLoss(Loss):
     def gradients(self, y: FloatArray, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return p − y and p(1 − p)."""
         p = _expit(raw)
-        h = p * (1 - p)
+        h = np.subtract(1.0, p)
+        h *= p
         np.maximum(h, MIN_HESSIAN, out=h)
         p -= y
         return p, h
@@ -179,6 +184,7 @@ class MulticlassLogLoss(Loss):
 
     name = "multiclass_log_loss"
     unit_dispersion = True
+    bounds = (1.0, 0.25)
 
     def __init__(self, n_classes: int) -> None:
         self.n_outputs = n_classes
@@ -470,7 +476,9 @@ def _exp(values: FloatArray) -> FloatArray:
 
 
 def _expit(raw: FloatArray) -> FloatArray:
-    p = np.exp(-np.clip(raw, -700.0, 700.0))
+    p = np.negative(raw)
+    with np.errstate(over="ignore"):  # exp(-F) = inf is the right way to a probability of 0
+        np.exp(p, out=p)
     p += 1.0
     np.reciprocal(p, out=p)
     return p

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +20,14 @@ from unbiasedgbm.losses import Loss
 from unbiasedgbm.threads import Pool
 from unbiasedgbm.training.evidence import EvidenceMemory
 from unbiasedgbm.training.gradients import (
-    N_SUMS,
+    PACK_ROWS,
     Packing,
     choose_packing,
     count_bits,
-    draw_and_sum,
+    drawn_bound,
     pack,
     sum_chunks,
+    sum_rows,
 )
 from unbiasedgbm.training.grower import (
     ASK_HISTOGRAM,
@@ -39,7 +41,7 @@ from unbiasedgbm.training.grower import (
 )
 from unbiasedgbm.training.partition import add_tree, add_values
 from unbiasedgbm.training.splitting import EVIDENCE, Rule
-from unbiasedgbm.training.workspace import BLOCK_ROWS, TrainingData, TrainingParameters, Workspace
+from unbiasedgbm.training.workspace import BLOCK_ROWS, STREAM_ROLES, TrainingData, TrainingParameters, Workspace
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -47,7 +49,10 @@ FloatArray = npt.NDArray[np.float64]
 PATIENCE = 30
 
 # Streams of random bits.
-_STREAM_ROLES, _STREAM_ROWS, _STREAM_NODES = range(3)
+_STREAM_ROWS, _STREAM_NODES = 1, 2
+
+# Rows whose gradients are computed together: they should stay in the nearer caches.
+_GRADIENT_ROWS = 8192
 
 
 @dataclass
@@ -86,14 +91,24 @@ class Progress:
         return replace(self, memories=memories, importance=self.importance.copy(), n_splits=self.n_splits.copy())
 
 
-@dataclass
-class _Gradients:
-    """Gradients of an iteration: (n * n_outputs,) float32, and the largest of each."""
+class Gradients(NamedTuple):
+    """Gradients of an iteration."""
 
     g: npt.NDArray[np.float32]
+    """(n_outputs, n)"""
     h: npt.NDArray[np.float32]
-    max_g: float = 0.0
-    max_h: float = 0.0
+    max_g: float
+    """Largest |g| of any output, weights applied."""
+    max_h: float
+
+
+class Sums(NamedTuple):
+    """Sums over all rows of one output's |g|, h, g² and h², weights applied."""
+
+    g: float
+    h: float
+    g2: float
+    h2: float
 
 
 @dataclass
@@ -162,104 +177,108 @@ class Booster:
 
     # -- gradients ---------------------------------------------------------------------------------------------------
 
-    def _gradients(self) -> _Gradients:
+    def _gradients(self) -> Gradients:
         """Derivatives of the loss at the current raw predictions, by blocks of rows."""
         memory, y, loss = self._memory, self.data.y, self.loss
         raw = self.raw[:, 0] if self.raw.shape[1] == 1 else self.raw
-        g = memory.g.reshape(raw.shape)
-        h = memory.h.reshape(raw.shape)
         loss.prepare(y, raw, self.data.sample_weight)
 
         def work(begin: int, end: int) -> tuple[float, float]:
-            top_g = top_h = 0.0
-            for start in range(begin, end, BLOCK_ROWS):
-                stop = min(start + BLOCK_ROWS, end)
-                g_block, h_block = loss.gradients(y[start:stop], raw[start:stop])
-                g[start:stop] = g_block
-                h[start:stop] = h_block
-                top_g = max(top_g, float(g_block.max(initial=0.0)), -float(g_block.min(initial=0.0)))
-                top_h = max(top_h, float(h_block.max(initial=0.0)))
+            top_g, top_h = loss.bounds or (0.0, 0.0)
+            for start in range(begin, end, _GRADIENT_ROWS):
+                stop = min(start + _GRADIENT_ROWS, end)
+                g, h = loss.gradients(y[start:stop], raw[start:stop])
+                memory.g[:, start:stop] = g.T
+                memory.h[:, start:stop] = h.T
+                if loss.bounds is None:
+                    top_g = max(top_g, float(g.max()), -float(g.min()))
+                    top_h = max(top_h, float(h.max()))
             return top_g, top_h
 
         tops = self.pool.run(work, memory.blocks)
-        max_g = max(top[0] for top in tops)
-        max_h = max(top[1] for top in tops)
+        # float32 rounding may have gone up
+        max_g = max(top[0] for top in tops) * 1.000001
+        max_h = max(top[1] for top in tops) * 1.000001
         if not (math.isfinite(max_g) and math.isfinite(max_h)):
             raise ValueError("loss: a gradient is not finite; the target or the learning rate is too large.")
-        # float32 rounding may have gone up
-        return _Gradients(memory.g, memory.h, max_g * 1.000001, max_h * 1.000001)
+        return Gradients(memory.g, memory.h, max_g * memory.max_weight, max_h * memory.max_weight)
 
     # -- one tree ----------------------------------------------------------------------------------------------------
 
-    def _grow_tree(self, gradients: _Gradients, output: int, number: int) -> GrownTree:
+    def _grow_tree(self, gradients: Gradients, output: int, number: int) -> GrownTree:
         """Roles, packed gradients, growth, leaf values, update."""
         memory, parameters = self._memory, self.parameters
-        counts_in, packing, dispersion = self._pack(gradients, output, number)
+        counts = memory.draw_roles(parameters, number)
+        sums = self._sums(gradients, output)
+        packing = self._pack(gradients, sums, output, number)
+        dispersion = self._dispersion(sums)
         rule = self._rule(packing, gradients, dispersion, number)
         evidence = self._evidence(output)
         memory.draw_columns(parameters, number)
-        start_tree(counts_in, memory.nodes, memory.free, memory.state)
+        start_tree(counts, memory.nodes, memory.free, memory.state)
         self._answer_questions(rule, evidence, number)
         if parameters.split_rule == "evidence":
             self.progress.memories[output].learn(evidence.found)
         return self._finish(gradients, output, packing, dispersion)
 
-    def _pack(self, gradients: _Gradients, output: int, number: int) -> tuple[list[int], Packing, float]:
-        """Draw roles and pack gradients; returns the rows of each role, the packing and the dispersion."""
-        memory, seed = self._memory, self.parameters.seed
-        n, step = self.raw.shape
-        draw = 0 if self.parameters.role_draw == "fit" else number + 1
-        draw_key = hash_key(seed, _STREAM_ROLES, draw)
-        key = hash_key(seed, _STREAM_ROWS, number)
-        heaviest = memory.max_weight
-        unit_g = _unit(gradients.max_g * heaviest * memory.max_draw, n)
-        unit_h = _unit(gradients.max_h * heaviest * memory.max_draw, n)
-        unit_s = _unit((gradients.max_g * heaviest) ** 2, n)
-        arrays = (gradients.g, gradients.h, output, step, memory.weight, memory.counts, memory.table, key)
-        sums = np.zeros((len(memory.blocks), N_SUMS), np.int64)
+    def _sums(self, gradients: Gradients, output: int) -> Sums:
+        """Σ|g|, Σh, Σg², Σh² of all rows, weights applied, in fixed point."""
+        memory = self._memory
+        n = len(self.raw)
+        units = [_unit(top, n) for top in (gradients.max_g, gradients.max_h, gradients.max_g**2, gradients.max_h**2)]
+        parts = np.zeros((len(memory.blocks), 4), np.int64)
         self.pool.run(
-            draw_and_sum,
+            sum_rows,
             [
-                (*arrays, draw_key, memory.share, begin, end, unit_g, unit_h, unit_s, memory.roles, sums[k])
+                (gradients.g[output], gradients.h[output], memory.weight, begin, end, *units, parts[k])
                 for k, (begin, end) in enumerate(memory.blocks)
             ],
         )
-        total = sums.sum(axis=0)
-        packing = choose_packing(
-            float(total[4]) / unit_g,
-            float(total[5]) / unit_h,
-            int(total[6]),
-            count_bits(self.parameters.min_samples_leaf),
-        )
-        place = total[:4].cumsum() - total[:4] + sums[:, :4].cumsum(axis=0) - sums[:, :4]
+        return Sums(*(float(total) / unit for total, unit in zip(parts.sum(axis=0), units, strict=True)))
+
+    def _pack(self, gradients: Gradients, sums: Sums, output: int, number: int) -> Packing:
+        """Pack the gradients of all rows for the split search."""
+        memory, parameters = self._memory, self.parameters
+        key = hash_key(parameters.seed, _STREAM_ROWS, number)
+        bits = count_bits(parameters.min_samples_leaf)
+        sum_g, sum_h = sums.g, sums.h
+        if memory.drawn:
+            sum_g = drawn_bound(sums.g, sums.g2, gradients.max_g, memory.max_draw)
+            sum_h = drawn_bound(sums.h, sums.h2, gradients.max_h, memory.max_draw)
+        packing = choose_packing(sum_g, sum_h, memory.n_rows, bits)
+        totals = np.zeros((len(memory.blocks), 2), np.int64)
         self.pool.run(
             pack,
             [
-                (*arrays, begin, end, *packing, memory.roles, place[k], memory.packed, memory.rows)
+                (
+                    gradients.g[output], gradients.h[output], memory.weight, memory.counts, memory.table, key, begin, end, *packing,
+                    memory.packed, totals[k], np.empty(PACK_ROWS, np.uint64), np.empty(PACK_ROWS),
+                )
                 for k, (begin, end) in enumerate(memory.blocks)
             ],
-        )
-        dispersion = self._dispersion(float(total[7]) / unit_s, float(total[8]) / unit_h)
-        return [int(c) for c in total[:4]], packing, dispersion
+        )  # fmt: skip
+        if not packing.holds(*totals.sum(axis=0).tolist(), memory.n_rows):
+            raise AssertionError("packed gradients overflow; this is a bug, please report it")
+        return packing
 
-    def _dispersion(self, sum_squares: float, sum_h: float) -> float:
+    def _dispersion(self, sums: Sums) -> float:
         """Mean square of a gradient in units of the hessian: what one unit of noise is worth."""
         if self.parameters.split_rule != "evidence":
             return 1.0
-        if self.loss.unit_dispersion:
-            # Known to be one; weights change it once and for all, so it is measured before anything was fitted.
-            if self.data.sample_weight is None:
-                return 1.0
-            if math.isnan(self.progress.start_dispersion):
-                self.progress.start_dispersion = max(sum_squares / max(sum_h, 1e-300), 1e-300)
-            return self.progress.start_dispersion
-        return max(sum_squares / max(sum_h, 1e-300), 1e-300)
+        ratio = max(sums.g2 / max(sums.h, 1e-300), 1e-300)
+        if not self.loss.unit_dispersion:
+            return ratio
+        # Known to be one; weights change it once and for all, so it is measured before anything was fitted.
+        if self.data.sample_weight is None:
+            return 1.0
+        if math.isnan(self.progress.start_dispersion):
+            self.progress.start_dispersion = ratio
+        return self.progress.start_dispersion
 
-    def _rule(self, packing: Packing, gradients: _Gradients, dispersion: float, number: int) -> Rule:
+    def _rule(self, packing: Packing, gradients: Gradients, dispersion: float, number: int) -> Rule:
         """The split rule in units of this tree's packing."""
         memory, parameters = self._memory, self.parameters
-        top_h = gradients.max_h * memory.max_weight * memory.max_draw
-        weighted = memory.table.size > 0
+        top_h = gradients.max_h * memory.max_draw
         return Rule(
             code=memory.code,
             n_roles=memory.n_roles,
@@ -270,7 +289,7 @@ class Booster:
             sure_hessian=int(min(parameters.min_samples_leaf * (top_h * packing.h_scale + 1.0), 2.0**60)) + 1,
             min_hessian=math.ceil(min(parameters.min_child_weight * packing.h_scale, 2.0**60)),
             unit=packing.h_scale / packing.g_scale**2 / dispersion,
-            null_mean=2.0 if weighted else 1.0,
+            null_mean=2.0 if memory.drawn else 1.0,
             node_share=parameters.colsample_bynode,
             node_key=hash_key(parameters.seed, _STREAM_NODES, number),
         )
@@ -283,7 +302,7 @@ class Booster:
     def _answer_questions(self, rule: Rule, evidence: Evidence, number: int) -> None:
         """Let the grower run, and do on the pool what it asks for."""
         memory = self._memory
-        limits = memory.limits(self.parameters, hash_key(self.parameters.seed, _STREAM_ROLES, number + 1, 1))
+        limits = memory.limits(self.parameters, hash_key(self.parameters.seed, STREAM_ROLES, number + 1, 1))
         while True:
             question = grow(
                 memory.state, memory.nodes, self.data.bins, self.features, self.groups, rule, limits, memory.share,
@@ -300,7 +319,7 @@ class Booster:
             else:
                 memory.scan(node, rule, evidence)
 
-    def _finish(self, gradients: _Gradients, output: int, packing: Packing, dispersion: float) -> GrownTree:
+    def _finish(self, gradients: Gradients, output: int, packing: Packing, dispersion: float) -> GrownTree:
         """Leaf values from all rows, raw predictions, importance, and the tree itself."""
         memory = self._memory
         m = int(memory.state[N_NODES])
@@ -321,19 +340,19 @@ class Booster:
         return self._export(node, value, output)
 
     def _newton_values(
-        self, gradients: _Gradients, output: int, begin: npt.NDArray[np.int64], end: npt.NDArray[np.int64]
+        self, gradients: Gradients, output: int, begin: npt.NDArray[np.int64], end: npt.NDArray[np.int64]
     ) -> FloatArray:
         """−G/(H + λ) of every leaf, in fixed point."""
         memory = self._memory
-        n, step = self.raw.shape
-        g_unit = _unit(gradients.max_g * memory.max_weight, n)
-        h_unit = _unit(gradients.max_h * memory.max_weight, n)
+        n = len(self.raw)
+        g_unit = _unit(gradients.max_g, n)
+        h_unit = _unit(gradients.max_h, n)
         owner, begins, ends = memory.chunks(begin, end)
         sums = np.zeros((len(begins), 2), np.int64)
         self.pool.run(
             sum_chunks,
             [
-                (gradients.g, gradients.h, output, step, memory.weight, memory.rows, begins, ends, first, last, g_unit, h_unit, sums)
+                (gradients.g[output], gradients.h[output], memory.weight, memory.rows, begins, ends, first, last, g_unit, h_unit, sums)
                 for first, last in memory.groups(len(begins))
             ],
         )  # fmt: skip

@@ -28,8 +28,8 @@ STOCHASTIC_ROWS = 1 << 15
 
 _N_WEIGHTS = 4096
 
-# Entries of `draw_and_sum`'s answer.
-N_SUMS = 9
+# Rows that `pack` works on at a time.
+PACK_ROWS = 512
 
 
 def exponential_table() -> npt.NDArray[np.float64]:
@@ -48,13 +48,14 @@ def exponential_table() -> npt.NDArray[np.float64]:
     return np.maximum(1.0 + (table - table.mean()) / table.std(), 0.0)
 
 
-# Roles, rounding and weights take different bits of one hash.
+# Rounding and weights take different bits of one hash.
 _ROLE_BITS = np.uint64(40)
 _WEIGHT_BITS = np.uint64(28)
 _WEIGHT_MASK = np.uint64(_N_WEIGHTS - 1)
 _HALF_MASK = np.uint64((1 << 14) - 1)
 _HALF_BITS = np.uint64(14)
 _HALF_UNIT = 1.0 / (1 << 14)
+_ROLE_UNIT = 1.0 / (1 << 24)
 
 
 class Packing(NamedTuple):
@@ -64,6 +65,11 @@ class Packing(NamedTuple):
     h_scale: float
     count_bits: int
     stochastic: bool
+
+    def holds(self, sum_g: int, sum_h: int, n_rows: int) -> bool:
+        """Whether no field overflows for these sums of the packed integers."""
+        carry = n_rows >> self.count_bits
+        return sum_g < 1 << (63 - G_SHIFT) and sum_h + carry + 1 < 1 << (G_SHIFT - self.count_bits)
 
 
 def count_bits(min_samples_leaf: int) -> int:
@@ -97,140 +103,180 @@ def _power_of_two(x: float) -> float:
     return math.ldexp(1.0, min(max(math.frexp(x)[1] - 1, -900), 900))
 
 
+def drawn_bound(total: float, squares: float, top: float, largest_draw: float) -> float:
+    """A number that Σ wᵢxᵢ does not reach, for Exp(1) weights w and Σx = total, Σx² = squares, max x = top.
+
+    Either the worst case, or twelve standard deviations and the far tail of single rows above the mean. `pack` returns
+    the true sums, so a bound that was passed all the same is noticed.
+    """
+    return min(largest_draw * total, total + 12.0 * math.sqrt(squares) + 120.0 * top)
+
+
 @kernel
-def draw_and_sum(
-    g, h, at, step, weight, counts, table, key, draw_key, share, begin, end, unit_g, unit_h, unit_s, roles, sums
-):  # type: ignore
-    """Draw the role of each row of a block and add up, in fixed point, what the packing must have room for.
+def sum_rows(g, h, weight, begin, end, unit_g, unit_h, unit_g2, unit_h2, sums):  # type: ignore
+    """Fixed-point sums of |g|, h, g² and h² over a block of rows, weights applied.
 
     Parameters
     ----------
-    g, h : ndarrays of shape (n * step,), float32
-        Gradients of all outputs; those of this tree are ``g[at + step * i]``.
-    weight : ndarray of shape (n,) or (0,), float64
-    counts : ndarray of shape (n,) or (0,), uint16
-        Rows that each row stands for; empty where it is one.
-    table : ndarray of shape (4096,) or (0,), float64
-        Weights of the split search, or none.
-    key, draw_key : uint64
-        Keys of this tree's bits, and of the bits that draw roles.
+    g, h, weight, begin, end
+        As in `pack`.
+    unit_g, unit_h, unit_g2, unit_h2 : float
+        Powers of two that leave room for all rows.
+    sums : ndarray of shape (4,), int64
+        Filled.
+    """
+    weighted = weight.size > 0
+    sum_g = np.int64(0)
+    sum_h = np.int64(0)
+    sum_g2 = np.int64(0)
+    sum_h2 = np.int64(0)
+    for i in range(np.uint64(begin), np.uint64(end)):
+        x = np.float64(g[i])
+        y = np.float64(h[i])
+        if weighted:
+            x *= weight[i]
+            y *= weight[i]
+        sum_g += np.int64(abs(x) * unit_g)
+        sum_h += np.int64(y * unit_h)
+        sum_g2 += np.int64(x * x * unit_g2)
+        sum_h2 += np.int64(y * y * unit_h2)
+    sums[0] = sum_g
+    sums[1] = sum_h
+    sums[2] = sum_g2
+    sums[3] = sum_h2
+
+
+@kernel
+def draw_roles(key, share, begin, end, roles, counts):  # type: ignore
+    """Draw the roles of a block of rows.
+
+    Parameters
+    ----------
+    key : uint64
     share : ndarray of shape (4,), float64
         Upper ends of the roles in [0, 1]: S1, S2, S3; beyond, the row is left out of this tree.
     begin, end : int
-    unit_g, unit_h, unit_s : float
-        Powers of two, for g, h and g².
     roles : ndarray of shape (n,), uint8
         Filled: 0, 1, 2 for S1, S2, S3, and 3 for rows left out.
-    sums : ndarray of shape (N_SUMS,), int64
-        Filled: rows in each role; then, in fixed point, Σ|g| and Σh of the split search, Σcount, Σg² and Σh of the rows.
+    counts : ndarray of shape (4,), int64
+        Filled: rows in each role.
     """
-    for j in range(N_SUMS):
-        sums[j] = 0
-    for i in range(begin, end):
-        u = np.float64(hash64(draw_key, np.uint64(i)) >> _ROLE_BITS) * (1.0 / (1 << 24))
-        role = 3
-        if u < share[2]:
-            role = 2
-        if u < share[1]:
-            role = 1
-        if u < share[0]:
-            role = 0
-        roles[i] = role
-        sums[role] += 1
-        if role < 3:
-            k = at + step * i
-            w = 1.0
-            if weight.size > 0:
-                w = weight[i]
-            x = g[k] * w
-            sums[7] += np.int64(x * x * unit_s)
-            sums[8] += np.int64(h[k] * w * unit_h)
-            if table.size > 0:
-                w *= table[(hash64(key, np.uint64(i)) >> _WEIGHT_BITS) & _WEIGHT_MASK]
-            sums[4] += np.int64(abs(g[k]) * w * unit_g)
-            sums[5] += np.int64(h[k] * w * unit_h)
-            if counts.size > 0:
-                sums[6] += counts[i]
-            else:
-                sums[6] += 1
+    s1, s2, s3 = share[0], share[1], share[2]
+    n1 = np.int64(0)
+    n2 = np.int64(0)
+    n3 = np.int64(0)
+    for i in range(np.uint64(begin), np.uint64(end)):
+        u = np.float64(hash64(key, i) >> _ROLE_BITS) * _ROLE_UNIT
+        a, b, c = np.int64(u >= s1), np.int64(u >= s2), np.int64(u >= s3)
+        roles[i] = a + b + c
+        n1 += a
+        n2 += b
+        n3 += c
+    counts[0] = end - begin - n1
+    counts[1] = n1 - n2
+    counts[2] = n2 - n3
+    counts[3] = n3
+
+
+@kernel
+def sort_rows(roles, begin, end, place, rows):  # type: ignore
+    """Put the numbers of a block of rows behind those of their roles.
+
+    Parameters
+    ----------
+    place : ndarray of shape (4,), int64
+        Where in ``rows`` this block's rows of each role begin.
+    rows : ndarray of shape (n,), uint32
+        Filled, sorted by role and, within a role, by number.
+    """
+    p0, p1, p2, p3 = np.uint64(place[0]), np.uint64(place[1]), np.uint64(place[2]), np.uint64(place[3])
+    for i in range(np.uint64(begin), np.uint64(end)):
+        role = roles[i]
+        # no branches: roles are random
+        is0, is1, is2 = np.uint64(role == 0), np.uint64(role == 1), np.uint64(role == 2)
+        is3 = np.uint64(role == 3)
+        rows[is0 * p0 + is1 * p1 + is2 * p2 + is3 * p3] = i
+        p0 += is0
+        p1 += is1
+        p2 += is2
+        p3 += is3
 
 
 @kernel
 def pack(
-    g,
-    h,
-    at,
-    step,
-    weight,
-    counts,
-    table,
-    key,
-    begin,
-    end,
-    g_scale,
-    h_scale,
-    bits,
-    stochastic,
-    roles,
-    place,
-    packed,
-    rows,
+    g, h, weight, counts, table, key, begin, end, g_scale, h_scale, bits, stochastic, packed, sums, draws, factors
 ):  # type: ignore
-    """Pack the rows of a block and put each row's number behind those of its role.
+    """Pack the gradients of a block of rows.
 
     Parameters
     ----------
-    g, h, at, step, weight, counts, table, key, begin, end, roles
-        As in `draw_and_sum`.
+    g, h : ndarrays of shape (n,), float32
+    weight : ndarray of shape (n,) or (0,), float64
+    counts : ndarray of shape (n,) or (0,), uint16
+        Rows that each row stands for; empty where it is one.
+    table : ndarray of shape (4096,), float64
+        Weights of the split search: `exponential_table`, or ones.
+    key : uint64
+        Of this tree's rounding and weights.
+    begin, end : int
     g_scale, h_scale, bits, stochastic
         See `Packing`.
-    place : ndarray of shape (4,), int64
-        Where in ``rows`` this block's rows of each role begin; advanced.
     packed : ndarray of shape (n,), int64
         Filled.
-    rows : ndarray of shape (n,), uint32
-        Filled, sorted by role and, within a role, by number.
+    sums : ndarray of shape (2,), int64
+        Filled: Σ|g| and Σh of the packed integers.
+    draws, factors : ndarrays of shape (PACK_ROWS,), uint64 and float64
+        Working memory. Hashes, look-ups and arithmetic in loops of their own: two of the three become vector code, which
+        is four times as fast as one loop.
     """
-    for i in range(begin, end):
-        role = roles[i]
-        rows[place[role]] = i
-        place[role] += 1
-        if role == 3:
-            packed[i] = 0
-            continue
-        k = at + step * i
-        w = 1.0
-        bias_g = 0.5
-        bias_h = 0.5
-        x = np.float64(g[k]) * g_scale
-        y = np.float64(h[k]) * h_scale
-        if stochastic or table.size > 0:
-            bits_i = hash64(key, np.uint64(i))
-            if table.size > 0:
-                w = table[(bits_i >> _WEIGHT_BITS) & _WEIGHT_MASK]
-            if stochastic:
-                bias_g = np.float64(bits_i & _HALF_MASK) * _HALF_UNIT
-                bias_h = np.float64((bits_i >> _HALF_BITS) & _HALF_MASK) * _HALF_UNIT
-        if not stochastic and (counts.size > 0 or weight.size == 0):
-            # a row of weight two is then the row twice; large weights that count nothing would only lose digits
-            x = math.floor(x + 0.5)
-            y = math.floor(y + 0.5)
-        if weight.size > 0:
-            w *= weight[i]
-        gi = np.int64(math.floor(x * w + bias_g))
-        hi = np.int64(math.floor(y * w + bias_h))
-        count = np.int64(1)
-        if counts.size > 0:
-            count = np.int64(counts[i])
-        packed[i] = (gi << G_SHIFT) + (hi << bits) + count
+    sum_g = np.int64(0)
+    sum_h = np.int64(0)
+    weighted = weight.size > 0
+    counted = counts.size > 0
+    # one formula for both ways of rounding, without a branch: floor(x + 1/2) or floor(x + u)
+    half = 0.0 if stochastic else 0.5
+    unit = _HALF_UNIT if stochastic else 0.0
+    start = np.uint64(begin)
+    stop = np.uint64(end)
+    while start < stop:
+        size = min(np.uint64(PACK_ROWS), stop - start)
+        for j in range(size):
+            draws[j] = hash64(key, start + j)
+        for j in range(size):
+            factors[j] = table[(draws[j] >> _WEIGHT_BITS) & _WEIGHT_MASK]
+        if weighted:
+            for j in range(size):
+                factors[j] *= weight[start + j]
+        for j in range(size):
+            x = np.float64(g[start + j]) * g_scale
+            y = np.float64(h[start + j]) * h_scale
+            if counted and not stochastic:
+                # rounded before it is weighted: a weight of two is exactly the row twice
+                x = np.floor(x + 0.5)
+                y = np.floor(y + 0.5)
+            x = np.floor(x * factors[j] + (half + unit * np.float64(np.int64(draws[j] & _HALF_MASK))))
+            y = np.floor(y * factors[j] + (half + unit * np.float64(np.int64((draws[j] >> _HALF_BITS) & _HALF_MASK))))
+            g_j = np.int64(x)
+            h_j = np.int64(y)
+            sum_g += abs(g_j)
+            sum_h += h_j
+            packed[start + j] = (g_j << np.int64(G_SHIFT)) + (h_j << bits) + np.int64(1)
+        if counted:
+            for j in range(size):
+                packed[start + j] += np.int64(counts[start + j]) - np.int64(1)
+        start += size
+    sums[0] = sum_g
+    sums[1] = sum_h
 
 
 @kernel
-def sum_chunks(g, h, at, step, weight, rows, begins, ends, first, last, g_unit, h_unit, sums):  # type: ignore
+def sum_chunks(g, h, weight, rows, begins, ends, first, last, g_unit, h_unit, sums):  # type: ignore
     """Fixed-point sums of weighted g and h over chunks of rows, for leaf values.
 
     Parameters
     ----------
+    g, h, weight
+        As in `pack`.
     begins, ends : ndarrays of shape (n_chunks,), int64
         Each chunk is rows[begin:end].
     first, last : int
@@ -240,17 +286,17 @@ def sum_chunks(g, h, at, step, weight, rows, begins, ends, first, last, g_unit, 
     sums : ndarray of shape (n_chunks, 2), int64
         Filled.
     """
+    weighted = weight.size > 0
     for c in range(first, last):
         total_g = np.int64(0)
         total_h = np.int64(0)
         for i in range(np.uint64(begins[c]), np.uint64(ends[c])):
-            row = np.int64(rows[i])
-            k = at + step * row
-            x = math.floor(np.float64(g[k]) * g_unit + 0.5)
-            y = math.floor(np.float64(h[k]) * h_unit + 0.5)
-            if weight.size > 0:
-                x = math.floor(x * weight[row] + 0.5)
-                y = math.floor(y * weight[row] + 0.5)
+            row = np.uint64(rows[i])
+            x = np.rint(np.float64(g[row]) * g_unit)
+            y = np.rint(np.float64(h[row]) * h_unit)
+            if weighted:
+                x = np.rint(x * weight[row])
+                y = np.rint(y * weight[row])
             total_g += np.int64(x)
             total_h += np.int64(y)
         sums[c, 0] = total_g

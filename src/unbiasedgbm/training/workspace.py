@@ -10,7 +10,7 @@ import numpy.typing as npt
 from unbiasedgbm.binning import BinMapper, Bins
 from unbiasedgbm.kernels import hash_key
 from unbiasedgbm.threads import Pool
-from unbiasedgbm.training.gradients import exponential_table
+from unbiasedgbm.training.gradients import draw_roles, exponential_table, sort_rows
 from unbiasedgbm.training.grower import STATE_SIZE, Evidence, Limits, new_nodes
 from unbiasedgbm.training.histogram import add, add_rows, clear
 from unbiasedgbm.training.partition import place_rows, split_rows
@@ -37,7 +37,8 @@ HIST_BYTES = 512 << 20
 _ASK_PAIRS = 700_000
 _ASK_BINS = 40_000
 
-_STREAM_COLUMNS = 8
+# Streams of random bits.
+STREAM_ROLES, _STREAM_COLUMNS = 0, 3
 
 
 @dataclass(frozen=True)
@@ -115,14 +116,16 @@ class Workspace:
         self.weight = np.empty(0) if data.sample_weight is None else data.sample_weight
         self.max_weight = float(self.weight.max(initial=0.0)) or 1.0
         self.counts = np.empty(0, np.uint16) if data.counts is None else data.counts
-        self.table = exponential_table() if self.code == EVIDENCE else np.empty(0)
+        self.drawn = self.code == EVIDENCE
+        self.table = exponential_table() if self.drawn else np.ones_like(exponential_table())
         self.max_draw = float(self.table.max(initial=1.0))
+        self.n_rows = n if data.counts is None else int(data.counts.sum(dtype=np.int64))
         self.roles = np.zeros(n, np.uint8)
         self.packed = np.zeros(n, np.int64)
         self.rows = np.zeros(n, np.uint32)
         self.spare = np.zeros(n, np.uint32)
-        self.g = np.zeros(n * n_outputs, np.float32)
-        self.h = np.zeros(n * n_outputs, np.float32)
+        self.g = np.zeros((n_outputs, n), np.float32)
+        self.h = np.zeros((n_outputs, n), np.float32)
         # nodes
         most_levels = int(features["n_bins"][mapper.categorical].max(initial=0))
         self.nodes = new_nodes(parameters.num_leaves, (most_levels + 63) // 64, len(groups))
@@ -153,6 +156,25 @@ class Workspace:
             ask_bins=1 << 62 if alone else _ASK_BINS,
             n_bins=self.hist_size,
         )
+
+    def draw_roles(self, parameters: TrainingParameters, number: int) -> list[int]:
+        """Draw a tree's roles and sort its rows by them; returns the rows of each role."""
+        n = len(self.rows)
+        if self.share[0] == 1.0:
+            self.rows[:] = np.arange(n, dtype=np.uint32)
+            return [n, 0, 0, 0]
+        key = hash_key(parameters.seed, STREAM_ROLES, 0 if parameters.role_draw == "fit" else number + 1)
+        counts = np.zeros((len(self.blocks), 4), np.int64)
+        self.pool.run(
+            draw_roles,
+            [(key, self.share, begin, end, self.roles, counts[k]) for k, (begin, end) in enumerate(self.blocks)],
+        )
+        total = counts.sum(axis=0)
+        place = total.cumsum() - total + counts.cumsum(axis=0) - counts
+        self.pool.run(
+            sort_rows, [(self.roles, begin, end, place[k], self.rows) for k, (begin, end) in enumerate(self.blocks)]
+        )
+        return [int(count) for count in total]
 
     def draw_columns(self, parameters: TrainingParameters, number: int) -> None:
         """Choose a tree's features: those with the smallest hashes, whatever their order."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from experiments.methods.base import Method, Params
@@ -16,6 +17,8 @@ class Perpetual(Method):
 
     def estimator(self, task: str, params: Params, seed: int, threads: int) -> Any:
         """Return the classifier or the regressor."""
+        # Parts of it run in a pool that listens to nothing but this, once, when it is first used.
+        os.environ.setdefault("RAYON_NUM_THREADS", str(threads))
         from perpetual import PerpetualClassifier, PerpetualRegressor
 
         kind = PerpetualRegressor if task == "regression" else PerpetualClassifier

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from typing import Any
 
 
@@ -57,4 +59,14 @@ class Workers:
         """Replace a pool whose worker died."""
         if self.dask is None and self.slots > 1:
             self.executor.shutdown(wait=False, cancel_futures=True)
-            self.executor = ProcessPoolExecutor(self.slots, mp_context=get_context("spawn"))
+            self.executor = ProcessPoolExecutor(self.slots, get_context("spawn"), _leave_with_parent)
+
+
+def _leave_with_parent() -> None:
+    """Watch the process that started this worker: when it is killed, nobody else would tell its workers."""
+
+    def watch() -> None:
+        parent_process().join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

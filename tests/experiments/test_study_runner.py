@@ -127,6 +127,24 @@ def test_several_processes_give_the_same_rows(generated, tmp_path):
     assert without_times(Store(one)) == without_times(Store(two))
 
 
+def test_workers_leave_when_the_runner_is_killed(generated, tmp_path):
+    psutil = pytest.importorskip("psutil")
+    path = tmp_path / "rows.jsonl"
+    long = command(generated, path, "--processes", "2", "--iterations", "1000")
+    process = subprocess.Popen(long, cwd=ROOT, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 120
+        while not Store(path).rows() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        workers = psutil.Process(process.pid).children(recursive=True)
+        assert len(workers) >= 2
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    _, alive = psutil.wait_procs(workers, timeout=30)
+    assert alive == []
+
+
 DEADLY = """
 import sys
 sys.path.insert(0, {tests!r})

@@ -47,17 +47,38 @@ def exact_mean(values: FloatArray, sample_weight: FloatArray | None) -> float:
 def exact_sum(values: FloatArray, sample_weight: FloatArray | None = None) -> float:
     """Sum of ``sample_weight * values`` in fixed point, independent of the order of the rows.
 
-    A weight of two adds exactly what two equal rows add.
+    A weight of two adds exactly what two equal rows add: the unit depends on the largest value, not on how many rows
+    there are.
     """
     top = float(np.max(np.abs(values), initial=0.0))
     if top == 0.0:
         return 0.0
-    mass = float(len(values)) if sample_weight is None else max(1.0, float(np.max(sample_weight))) * len(values)
-    exponent = 62 - math.frexp(top)[1] - math.ceil(math.log2(mass + 1))
-    units = np.rint(np.ldexp(values, min(exponent, 1000)))
+    exponent = min(52 - math.frexp(top)[1], 1000)
+    units = np.rint(np.ldexp(values, exponent))
+    weight: npt.NDArray[np.int64] | None = None
+    heaviest = 1.0
     if sample_weight is not None:
-        units = np.rint(units * sample_weight)
-    return math.ldexp(float(int(units.astype(np.int64).sum())), -min(exponent, 1000))
+        heaviest = float(np.max(sample_weight))
+        if heaviest < 2.0**30 and (sample_weight == np.floor(sample_weight)).all():
+            weight = sample_weight.astype(np.int64)
+        else:
+            shift = math.frexp(heaviest)[1]
+            units = np.rint(units * np.ldexp(sample_weight, -shift))
+            exponent, heaviest = exponent - shift, 1.0
+    return math.ldexp(float(_wide_sum(units.astype(np.int64), weight, int(heaviest))), -exponent)
+
+
+def _wide_sum(units: npt.NDArray[np.int64], weight: npt.NDArray[np.int64] | None, heaviest: int) -> int:
+    """Sum of weight · units, |units| ≤ 2**52, that no number of rows can overflow: by halves, and by blocks of rows."""
+    size = max(1, (1 << 62) // ((1 << 27) * heaviest))
+    total = 0
+    for start in range(0, len(units), size):
+        block = units[start : start + size]
+        high, low = block >> 26, block & ((1 << 26) - 1)
+        if weight is not None:
+            high, low = high * weight[start : start + size], low * weight[start : start + size]
+        total += (int(high.sum()) << 26) + int(low.sum())
+    return total
 
 
 def weighted_quantile(values: FloatArray, sample_weight: FloatArray | None, level: float) -> float:

@@ -141,6 +141,25 @@ class TestExactSums:
         scale = np.abs(values).max() * weights.sum()
         assert abs(exact_sum(values, weights) - true) <= 1e-14 * scale + 1e-300
 
+    @settings(max_examples=200, deadline=None)
+    @given(st.lists(st.tuples(st.floats(-1e9, 1e9), st.integers(1, 300)), min_size=1, max_size=60))
+    def test_weights_are_repetitions(self, pairs):
+        values, weights = np.array([v for v, _ in pairs]), np.array([float(w) for _, w in pairs])
+        repeated = np.repeat(values, weights.astype(int))
+        assert exact_sum(values, weights) == exact_sum(repeated)
+        assert exact_mean(values, weights) == exact_mean(repeated, None)
+
+    @pytest.mark.parametrize("weight", [2.0**29, 2.0**40, 1e-300, 1e300, 0.1])
+    def test_any_size_of_values_and_weights(self, weight):
+        for size in (1e-290 if weight > 1 else 1e-3, 1.0, 1e300 if weight < 1 else 1e3):
+            values = np.array([3.0, -1.0, 2.0]) * size
+            assert exact_mean(values, np.full(3, weight)) == pytest.approx(4 / 3 * size, rel=1e-13)
+
+    def test_many_rows_do_not_overflow(self):
+        values = np.full(3_000_000, 1e9)
+        assert exact_sum(values) == 3e15
+        assert exact_sum(values, np.full(3_000_000, 65_535.0)) == 3e15 * 65_535
+
     def test_mean(self):
         values, weights = np.array([1.0, 2.0, 7.0]), np.array([1.0, 0.5, 3.0])
         assert exact_mean(values, weights) == pytest.approx(np.average(values, weights=weights), rel=1e-15)

@@ -53,7 +53,7 @@ def exact_sum(values: FloatArray, sample_weight: FloatArray | None = None) -> fl
     top = float(np.max(np.abs(values), initial=0.0))
     if top == 0.0:
         return 0.0
-    exponent = min(52 - math.frexp(top)[1], 1000)
+    exponent = 52 - math.frexp(top)[1]
     units = np.rint(np.ldexp(values, exponent))
     weight: npt.NDArray[np.int64] | None = None
     heaviest = 1.0

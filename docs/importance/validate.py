@@ -193,7 +193,7 @@ def power(n_repeats: int = 100) -> dict[str, Any]:
     return found
 
 
-def coverage(n_repeats: int = 500, n_rows: int = 2000, n_fresh: int = 1_000_000) -> dict[str, Any]:
+def coverage(n_repeats: int = 400, n_rows: int = 2000, n_fresh: int = 1_000_000) -> dict[str, Any]:
     """How often the 95 % intervals of a one-tree model cover the values from a million fresh rows."""
     table = {}
     for loss in LOSSES:

@@ -114,7 +114,7 @@ def test_power_rises_with_rows() -> None:
 
 @pytest.mark.slow
 def test_intervals_cover() -> None:
-    # 500 repeats with up to three features each: the rate has a standard error of about 0.7 %.
+    # 400 repeats with up to three features each: the rate has a standard error of about 0.7 %.
     for case, table in validation.coverage().items():
         assert 0.93 <= table["covered"] <= 0.97, case
 

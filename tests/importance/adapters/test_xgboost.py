@@ -55,9 +55,10 @@ def fit(cls: Any, X: Any, y: Any, **options: Any) -> Any:
 
 def test_base_scores_are_on_the_raw_scale() -> None:
     X, targets = mixed_table()
-    share = float((targets["regression"] > 53.0).mean())
-    binary = read_model(fit(xgboost.XGBClassifier, X, (targets["regression"] > 53.0).astype(int)))
-    assert binary.bind(X, 1).base()[0, 0] == pytest.approx(np.log(share / (1 - share)), rel=1e-5)
+    binary = read_model(fit(xgboost.XGBClassifier, X, targets["numbers"], base_score=0.3))
+    assert binary.bind(X, 1).base()[0, 0] == pytest.approx(np.log(0.3 / 0.7), rel=1e-5)
+    poisson = read_model(fit(xgboost.XGBRegressor, X, targets["positive"], objective="count:poisson", base_score=2.0))
+    assert poisson.bind(X, 1).base()[0, 0] == pytest.approx(np.log(2.0), rel=1e-5)
     vector = read_model(fit(xgboost.XGBClassifier, X, targets["multiclass"]))
     assert vector.bind(X, 1).base().shape == (len(X), 4)
 

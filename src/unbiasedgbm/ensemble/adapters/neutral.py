@@ -24,8 +24,8 @@ RowNumbers = npt.NDArray[np.int64]
 # wrongly goes wrong for many rows.
 _PROOF_ROWS = 10_000
 
-# Node numbers that are asked for at once: 64 MiB, whatever the number of rows and trees.
-_CHUNK = 1 << 24
+# Node numbers that are asked for at once: 16 MiB, whatever the number of rows and trees; about the size of a cache.
+_CHUNK = 1 << 22
 
 
 class UnsupportedModelError(TypeError):

@@ -67,6 +67,7 @@ class _Rows:
         self, model: Any, booster: Any, X: Any, n_jobs: int | None, limits: list[int], base: FloatArray
     ) -> None:
         self._booster = booster
+        self._threads = {} if n_jobs is None else {"nthread": n_jobs}
         self._limits = limits
         self._base = base
         self._matrix = X if isinstance(X, xgboost.DMatrix) else _matrix(model, booster, X, n_jobs)
@@ -75,14 +76,19 @@ class _Rows:
         return np.tile(self._base, (self._matrix.num_row(), 1))
 
     def raw(self, sample: RowNumbers) -> FloatArray:
-        raw = self._booster.predict(self._matrix, output_margin=True, iteration_range=(0, len(self._limits) - 1))
+        raw = self._part(0, len(self._limits) - 1).predict(self._matrix, output_margin=True)
         return np.asarray(raw, dtype=np.float64).reshape(-1, len(self._base))[sample]
 
     def nodes(self, first: int, last: int) -> IntArray:
-        # XGBoost places rows from the first iteration on only; a slice begins anywhere.
-        part = self._booster[self._limits.index(first) : self._limits.index(last)]
+        part = self._part(self._limits.index(first), self._limits.index(last))
         leaves = part.predict(self._matrix, pred_leaf=True)
         return np.asarray(leaves).astype(np.int32).reshape(-1, last - first)
+
+    def _part(self, first: int, last: int) -> Any:
+        """Some iterations as a booster of their own: the user's keeps its settings, and may begin anywhere."""
+        part = self._booster[first:last]
+        part.set_param(self._threads)
+        return part
 
 
 def _matrix(model: Any, booster: Any, X: Any, n_jobs: int | None) -> Any:
@@ -132,7 +138,8 @@ def _tree(stored: dict[str, Any], group: int, n_outputs: int, iteration: int, pa
         outputs=(group,) if size == 1 else tuple(range(n_outputs)),
         iteration=iteration,
         share=1.0 / parallel,
-        gain=np.array(stored["loss_changes"], dtype=np.float64),
+        # Older releases keep no gains of trees with vector leaves.
+        gain=np.array(stored["loss_changes"], dtype=np.float64) if "loss_changes" in stored else None,
     )
 
 

@@ -43,7 +43,7 @@ def summary(rows: Iterable[Row], keys: Collection[str] | None = None, reference:
     _one_meaning_per_label(frame)
     parts = [overall(frame, reference)]
     parts += [task_section(frame, task, reference) for task in METRICS if (frame["task"] == task).any()]
-    parts += [times(frame), provenance(frame)]
+    parts += [times(frame), by_table(frame), provenance(frame)]
     failures = failed(rows)
     if failures:
         parts.append("## Failures\n\n" + "\n".join(f"* {line}" for line in failures))
@@ -77,7 +77,7 @@ def task_section(frame: pd.DataFrame, task: str, reference: str | None) -> str:
         if table.empty:
             parts.append(f"### {name}\n\nNo table is complete yet.")
             continue
-        left_out = f" ({started - len(table)} more are incomplete)" if started > len(table) else ""
+        left_out = f" ({started - len(table)} more incomplete)" if started > len(table) else ""
         heading = f"### {name[0].upper()}{name[1:]}, {counted(len(table), 'table')}{left_out}"
         parts.append(heading + "\n\n" + comparison(table, metric, metric in GREATER_IS_BETTER, reference, name))
     return "\n\n".join(parts)
@@ -129,6 +129,19 @@ def times(frame: pd.DataFrame) -> str:
     lines = pd.DataFrame(columns).rename(index=title)
     heading = f"## Time, {counted(tables, 'table')}\n\nProcessor time, geometric mean of ratios.\n\n"
     return heading + markdown_table(lines, dict.fromkeys(lines, ".2f"), "method")
+
+
+def by_table(frame: pd.DataFrame) -> str:
+    """The primary metric of every method on every table, mean over the splits; the best in bold."""
+    lines = {}
+    for task, metric in PRIMARY.items():
+        for name, values in _scores(frame, task, metric).iterrows():
+            best = values.max() if metric in GREATER_IS_BETTER else values.min()
+            cells = {title(method): "–" if pd.isna(value) else f"{value:.4g}" for method, value in values.items()}
+            for method in values.index[values == best]:
+                cells[title(method)] = f"**{cells[title(method)]}**"
+            lines[name] = {"metric": METRICS[task][metric], **cells}
+    return "## By table\n\n" + markdown_table(pd.DataFrame.from_dict(lines, orient="index"), corner="table")
 
 
 def provenance(frame: pd.DataFrame) -> str:

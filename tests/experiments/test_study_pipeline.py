@@ -151,6 +151,21 @@ def test_a_table_with_a_missing_split_is_incomplete():
     assert one_split.loc["u"].to_dict() == {"a": 3.0, "b": 4.0}
 
 
+def test_the_best_method_of_a_table_is_bold():
+    row = {
+        "study": "untuned",
+        "table": "t",
+        "seed": 0,
+        "number": 0,
+        "options": {"max_rows": None},
+        "task": "regression",
+    }
+    rows = [{**row, "method": name, "test_rmse": rmse, "versions": {}} for name, rmse in (("a", 2.0), ("b", 1.5))]
+    page = summary(rows)
+    assert "| t | RMSE | 2 | **1.5** |" in page
+    assert "all rows" in page
+
+
 def test_one_label_has_one_meaning(study):
     rows = Store(study / "untuned.jsonl").rows()
     mixed = [*rows, {**rows[0], "options": {**rows[0]["options"], "max_rows": 7}}]

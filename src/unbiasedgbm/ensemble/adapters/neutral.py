@@ -159,10 +159,10 @@ class TreeModel:
         """Ranges of trees whose node numbers for ``n_rows`` rows fit in memory."""
         width = max(1, _CHUNK // max(n_rows, 1))
         first = 0
-        for limit, following in zip(self.limits[1:], (*self.limits[2:], None), strict=True):
-            if following is None or following - first > width:
-                yield first, limit
-                first = limit
+        for place in range(1, len(self.limits)):
+            if place + 1 == len(self.limits) or self.limits[place + 1] - first > width:
+                yield first, self.limits[place]
+                first = self.limits[place]
 
 
 def proof_rows(n_rows: int) -> RowNumbers:

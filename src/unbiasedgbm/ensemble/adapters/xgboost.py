@@ -86,7 +86,8 @@ class _Rows:
 
     def _part(self, first: int, last: int) -> Any:
         """Some iterations as a booster of their own: the user's keeps its settings, and may begin anywhere."""
-        part = self._booster[first:last]
+        # XGBoost has no empty slices, but may have no trees.
+        part = self._booster[first:last] if first < last else self._booster.copy()
         part.set_param(self._threads)
         return part
 

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from unbiasedgbm.estimators import UnbiasedGBMClassifier, UnbiasedGBMRegressor
     from unbiasedgbm.files.model_file import load_model
     from unbiasedgbm.memory import estimate_memory
+    from unbiasedgbm.precompile import warmup
+    from unbiasedgbm.report.page import write_report
 
 _HOMES = {
     "UnbiasedGBMClassifier": "unbiasedgbm.estimators",
@@ -19,6 +21,8 @@ _HOMES = {
     "estimate_memory": "unbiasedgbm.memory",
     "load_model": "unbiasedgbm.files.model_file",
     "suggest_params": "unbiasedgbm.callbacks.tuning",
+    "warmup": "unbiasedgbm.precompile",
+    "write_report": "unbiasedgbm.report.page",
 }
 
 __all__ = [
@@ -28,6 +32,8 @@ __all__ = [
     "estimate_memory",
     "load_model",
     "suggest_params",
+    "warmup",
+    "write_report",
 ]
 
 

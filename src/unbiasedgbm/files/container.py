@@ -16,6 +16,9 @@ from typing import Any
 from unbiasedgbm.exceptions import ModelFileError
 from unbiasedgbm.files.atomic import write_atomically
 
+# What every model file begins with.
+FIRST_BYTES = b'{"format":"unbiasedgbm-model"'
+
 _SEAL = b',"checksum":"'
 _END = b'"}'
 

@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+from workbench import ALL_RULES, booster, mixed_table
+
+from unbiasedgbm import UnbiasedGBMRegressor
+from unbiasedgbm.training.roles import DEFAULT_RATIO, role_ends, role_shares, usable_rule
+
+
+@pytest.mark.parametrize(
+    ("rule", "ratio", "expected"),
+    [
+        ("evidence", None, [1 / 3, 2 / 3, 0]),
+        ("merged", None, [1 / 3, 2 / 3, 0]),
+        ("without_ub", None, [1 / 3, 2 / 3, 0]),
+        ("separate", None, [1 / 3, 1 / 3, 1 / 3]),
+        ("without_se", None, [2 / 3, 1 / 3, 0]),
+        ("standard", None, [1, 0, 0]),
+        ("separate", (4, 1, 1), [4 / 6, 1 / 6, 1 / 6]),
+        ("merged", (1, 1), [1 / 2, 1 / 2, 0]),
+        ("merged", (1, 1, 1), [1 / 3, 2 / 3, 0]),
+        ("without_se", (1, 1, 2), [1 / 2, 1 / 2, 0]),
+        ("standard", (1, 1), [1, 0, 0]),
+    ],
+)
+def test_shares(rule, ratio, expected):
+    np.testing.assert_allclose(role_shares(rule, ratio), expected)
+
+
+@pytest.mark.parametrize("rule", ALL_RULES)
+@pytest.mark.parametrize("subsample", [1.0, 0.3])
+def test_ends(rule, subsample):
+    shares = role_shares(rule, None)
+    ends = role_ends(shares, subsample)
+    np.testing.assert_allclose(np.diff(ends, prepend=0.0), [*shares * subsample, 1 - subsample], atol=1e-15)
+    assert ends[3] == 1.0
+
+
+@pytest.mark.parametrize("rule", ALL_RULES)
+@pytest.mark.parametrize("subsample", [1.0, 0.5])
+def test_drawn_roles_have_their_shares(rule, subsample):
+    n = 20_000
+    X = np.zeros((n, 1))
+    boosted = booster(X, np.arange(n), split_rule=rule, subsample=subsample)
+    previous = None
+    for _ in range(3):
+        boosted.iterate()
+        roles = boosted.roles()
+        got = np.bincount(roles, minlength=4) / n
+        # binomial: four standard deviations are at most 0.0142
+        np.testing.assert_allclose(got, [*role_shares(rule, None) * subsample, 1 - subsample], atol=0.0142)
+        if previous is not None and rule != "standard":
+            # drawn anew: no closer to the last draw than chance has it
+            assert np.mean(roles == previous) == pytest.approx((got**2).sum(), abs=0.02)
+        previous = roles
+
+
+def test_role_draw_fit_keeps_the_roles():
+    X, y = mixed_table(500)
+    boosted = booster(X, y, split_rule="merged", role_draw="fit")
+    boosted.iterate()
+    first = boosted.roles()
+    boosted.iterate()
+    np.testing.assert_array_equal(boosted.roles(), first)
+
+
+def test_role_draw_node_changes_the_trees_below_the_root_only():
+    X, y = mixed_table(500)
+    by_tree = booster(X, y, split_rule="merged").iterate()[0].tree
+    by_node = booster(X, y, split_rule="merged", role_draw="node").iterate()[0].tree
+    assert by_tree.feature[0] == by_node.feature[0]
+    assert by_tree.threshold[0] == by_node.threshold[0]
+    assert by_tree.score[0] == by_node.score[0]
+    assert not np.array_equal(by_tree.score, by_node.score)
+
+
+class TestSmallTables:
+    @pytest.mark.parametrize("rule", [rule for rule in ALL_RULES if rule != "standard"])
+    def test_fall_back_to_standard(self, rule):
+        smallest = min(share for share in role_shares(rule, None) if share > 0)
+        enough = int(np.ceil(4 * 5 / smallest))
+        assert usable_rule(rule, None, enough, 5) == rule
+        assert usable_rule(rule, None, enough - 1, 5) == "standard"
+        X, y = mixed_table(enough - 1)
+        model = UnbiasedGBMRegressor(split_rule=rule, n_estimators=5, n_jobs=1).fit(X, y)
+        assert model.split_rule_ == "standard"
+        same = UnbiasedGBMRegressor(split_rule="standard", n_estimators=5, n_jobs=1).fit(X, y)
+        np.testing.assert_array_equal(model.predict(X), same.predict(X))
+
+    def test_smaller_leaves_need_fewer_rows(self):
+        assert usable_rule("evidence", None, 12, 1) == "evidence"
+
+    def test_weights_count_as_rows(self):
+        X, y = mixed_table(40)
+        options = {"n_estimators": 2, "n_jobs": 1}
+        assert UnbiasedGBMRegressor(**options).fit(X, y).split_rule_ == "standard"
+        assert UnbiasedGBMRegressor(**options).fit(X, y, np.full(40, 2.0)).split_rule_ == "evidence"
+
+    def test_a_ratio_that_was_asked_for_is_not_dropped(self):
+        with pytest.raises(ValueError, match="role_ratio=\\(1, 1\\) leaves a role with about 20 of 40 rows"):
+            usable_rule("merged", (1, 1), 40, 6)
+
+
+def test_every_rule_has_a_ratio():
+    assert set(DEFAULT_RATIO) == set(ALL_RULES)

@@ -1,0 +1,175 @@
+import numpy as np
+import pytest
+import sklearn
+from sklearn.metrics import get_scorer, log_loss, make_scorer, roc_auc_score
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
+
+from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor
+from unbiasedgbm.callbacks import EarlyStopping, TrainingState
+
+
+def tables(seed=0, n=600):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 6))
+    y = (X[:, 0] + X[:, 1] ** 2 + rng.normal(size=n) > 0.7).astype(int)
+    return train_test_split(X, y, random_state=0)
+
+
+OVERFIT = {"split_rule": "standard", "learning_rate": 0.3, "n_estimators": 300, "n_jobs": 1}
+
+
+def test_stops_and_predicts_with_the_best():
+    X, X_val, y, y_val = tables()
+    model = UnbiasedGBMClassifier(**OVERFIT, n_iter_no_change=7).fit(X, y, X_val=X_val, y_val=y_val)
+    losses = model.history_["validation"]["loss"]
+    assert model.n_iter_ == len(losses) < 300
+    assert model.best_iteration_ == int(np.argmin(losses)) + 1
+    assert model.n_iter_ - model.best_iteration_ == 7
+    np.testing.assert_array_equal(
+        model.predict_proba(X_val), model.predict_proba(X_val, n_iterations=model.best_iteration_)
+    )
+    assert log_loss(y_val, model.predict_proba(X_val)) == pytest.approx(min(losses), rel=1e-9)
+    # all trees are there, the ensemble and the leaves are those that predict
+    assert model.ensemble_.n_trees == model.best_iteration_ == model.apply(X_val).shape[1]
+    assert len(list(model.staged_predict(X_val))) == model.best_iteration_
+    model.predict(X_val, n_iterations=model.n_iter_)
+
+
+def test_history_is_the_metric_of_every_stage():
+    X, X_val, y, y_val = tables()
+    scorer = make_scorer(roc_auc_score, response_method="predict_proba")
+    model = UnbiasedGBMClassifier(
+        n_estimators=6, scoring=["loss", "roc_auc", "accuracy", scorer], early_stopping=False, n_jobs=1
+    )
+    model.fit(X, y, X_val=X_val, y_val=y_val)
+    history = model.history_["validation"]
+    assert list(history)[:3] == ["loss", "roc_auc", "accuracy"]
+    assert len(history) == 4
+    for k, proba in enumerate(model.staged_predict_proba(X_val)):
+        assert history["loss"][k] == pytest.approx(log_loss(y_val, proba), rel=1e-9)
+        assert history["roc_auc"][k] == pytest.approx(roc_auc_score(y_val, proba[:, 1]), rel=1e-9)
+        assert history["accuracy"][k] == pytest.approx(np.mean((proba[:, 1] > 0.5) == y_val), rel=1e-9)
+    assert history["roc_auc"] == list(history.values())[3]
+
+
+@pytest.mark.parametrize("scoring", ["neg_root_mean_squared_error", "r2", "neg_mean_absolute_error"])
+def test_regression_scorers(scoring):
+    X, X_val, y, y_val = tables()
+    model = UnbiasedGBMRegressor(n_estimators=30, scoring=scoring, n_jobs=1).fit(
+        X, y * 1.0, X_val=X_val, y_val=y_val * 1.0
+    )
+    best = max(model.history_["validation"][scoring])
+    assert get_scorer(scoring)(model, X_val, y_val) == pytest.approx(best)
+
+
+def test_the_first_metric_stops():
+    X, X_val, y, y_val = tables()
+    for scoring, best in ((["loss", "roc_auc"], np.argmin), (["roc_auc", "loss"], np.argmax)):
+        model = UnbiasedGBMClassifier(**OVERFIT, scoring=scoring).fit(X, y, X_val=X_val, y_val=y_val)
+        assert model.best_iteration_ == int(best(model.history_["validation"][scoring[0]])) + 1
+
+
+def test_multiclass_scorers():
+    X, X_val, y, y_val = tables()
+    y, y_val = y + (X[:, 0] > 0), y_val + (X_val[:, 0] > 0)
+    model = UnbiasedGBMClassifier(
+        n_estimators=5, scoring=["neg_log_loss", "loss", "accuracy"], early_stopping=False, n_jobs=1
+    )
+    model.fit(X, y, X_val=X_val, y_val=y_val)
+    history = model.history_["validation"]
+    np.testing.assert_allclose(history["loss"], -np.array(history["neg_log_loss"]))
+
+
+def test_weights_of_validation_rows():
+    X, X_val, y, y_val = tables()
+    weight = np.random.default_rng(0).exponential(size=len(y_val))
+    model = UnbiasedGBMClassifier(n_estimators=4, scoring=["loss", "accuracy"], n_jobs=1)
+    model.fit(X, y, X_val=X_val, y_val=y_val, sample_weight_val=weight)
+    expected = log_loss(y_val, model.predict_proba(X_val, n_iterations=2), sample_weight=weight)
+    assert model.history_["validation"]["loss"][1] == pytest.approx(expected)
+
+
+class TestInternalSplit:
+    def test_holds_rows_out(self):
+        X, _, y, _ = tables()
+        model = UnbiasedGBMClassifier(**OVERFIT, early_stopping=True, validation_fraction=0.25).fit(X, y)
+        assert model.best_iteration_ < model.n_iter_ < 300
+        # the root has the rows that were not held out
+        assert model.ensemble_.cover[0] == len(y) - int(np.ceil(0.25 * len(y)))
+
+    def test_auto_means_only_with_rows_given(self):
+        X, X_val, y, y_val = tables()
+        plain = UnbiasedGBMClassifier(n_estimators=5, n_jobs=1).fit(X, y)
+        assert plain.history_ == {}
+        assert plain.ensemble_.cover[0] == len(y)
+        off = UnbiasedGBMClassifier(**OVERFIT, early_stopping=False).fit(X, y, X_val=X_val, y_val=y_val)
+        assert off.n_iter_ == off.best_iteration_ == 300
+        assert len(off.history_["validation"]["loss"]) == 300
+
+    def test_watching_does_not_change_the_model(self):
+        X, X_val, y, y_val = tables()
+        plain = UnbiasedGBMClassifier(n_estimators=10, n_jobs=1).fit(X, y)
+        watched = UnbiasedGBMClassifier(n_estimators=10, early_stopping=False, n_jobs=1).fit(
+            X, y, X_val=X_val, y_val=y_val
+        )
+        np.testing.assert_array_equal(plain.predict_proba(X_val), watched.predict_proba(X_val))
+
+    def test_is_reproducible_and_stratified(self):
+        X, _, _, _ = tables()
+        y = np.zeros(len(X), int)
+        y[:20] = 1
+        models = [UnbiasedGBMClassifier(n_estimators=5, early_stopping=True, n_jobs=1).fit(X, y) for _ in range(2)]
+        assert models[0].history_ == models[1].history_
+        # 20 in 450: a tenth of both classes is held out, so that the base rate is kept
+        assert models[0].predict_proba(X, n_iterations=0)[0, 1] == pytest.approx(20 / len(y), rel=0.15)
+
+    def test_many_classes_and_few_rows(self):
+        X, _, _, _ = tables()
+        model = UnbiasedGBMClassifier(n_estimators=3, early_stopping=True, n_jobs=1).fit(X[:100], np.arange(100) % 30)
+        assert len(model.classes_) == 30
+
+    def test_regression(self):
+        X, _, y, _ = tables()
+        model = UnbiasedGBMRegressor(**OVERFIT, early_stopping=True).fit(X, y * 1.0)
+        assert model.n_iter_ < 300
+
+
+def test_in_a_pipeline_with_its_own_transform():
+    X, X_val, y, y_val = tables()
+    X, X_val = X * 100 + 5, X_val * 100 + 5
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = UnbiasedGBMClassifier(**OVERFIT).set_fit_request(X_val=True, y_val=True)
+        pipeline = Pipeline([("scale", StandardScaler()), ("model", model)], transform_input=["X_val"])
+        pipeline.fit(X, y, X_val=X_val, y_val=y_val)
+        scaler = StandardScaler().fit(X)
+        plain = UnbiasedGBMClassifier(**OVERFIT).fit(scaler.transform(X), y, X_val=scaler.transform(X_val), y_val=y_val)
+        assert pipeline[-1].history_ == plain.history_
+        np.testing.assert_array_equal(pipeline.predict_proba(X_val), plain.predict_proba(scaler.transform(X_val)))
+
+
+class TestCallback:
+    def run(self, values, n_iter_no_change=3, tol=0.0, greater=False):
+        stopper = EarlyStopping(n_iter_no_change, tol)
+        state = TrainingState(0, 100, {"validation": {"m": []}}, {"m": greater})
+        for k, value in enumerate(values, 1):
+            state.iteration = k
+            state.history["validation"]["m"].append(value)
+            if stopper.after_iteration(state):
+                break
+        return state.iteration, stopper.best_iteration
+
+    def test_counts_iterations_without_progress(self):
+        assert self.run([5, 4, 3, 3.5, 3.2, 3.1, 1]) == (6, 3)
+        assert self.run([1, 2, 3, 2.5, 2.8, 2.9, 9], greater=True) == (6, 3)
+
+    def test_small_progress_is_none(self):
+        # slow progress does not stop the clock, but its best iteration is kept
+        assert self.run([5, 4.99, 4.98, 4.97, 0], tol=0.1) == (4, 4)
+
+    def test_progress_starts_the_clock_again(self):
+        assert self.run([5, 6, 6, 4, 6, 6, 6, 6]) == (7, 4)
+
+    def test_nan_is_no_progress(self):
+        assert self.run([float("nan")] * 5) == (3, 0)

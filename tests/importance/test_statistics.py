@@ -80,8 +80,16 @@ def test_closed_form_against_draws() -> None:
     assert validation.closed_form(400)["largest_gap_in_monte_carlo_errors"] < 4.0
 
 
+def test_intervals_cover_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(validation, "LIBRARIES", ("lightgbm",))
+    for case, table in validation.coverage(n_models=6, n_sets=10, n_fresh=100_000).items():
+        n = table["intervals"]
+        # Intervals of one held-out set are not independent, so the bound is generous: five standard errors.
+        assert abs(table["covered"] - 0.95) < 5 * np.sqrt(0.95 * 0.05 / n), case
+
+
 @pytest.mark.slow
-def test_one_tree_500_repeats() -> None:
+def test_one_tree_many_repeats() -> None:
     for case, table in validation.one_tree().items():
         for feature in noise(table):
             assert abs(feature["mean_z"]) < 0.1, case
@@ -90,17 +98,20 @@ def test_one_tree_500_repeats() -> None:
 
 
 @pytest.mark.slow
-def test_many_trees_500_repeats() -> None:
+def test_many_trees_many_repeats() -> None:
     for case, table in validation.many_trees().items():
         for feature in noise(table):
             assert feature["rejected"] <= 0.06, case
 
 
 @pytest.mark.slow
-def test_hard_noise_500_repeats() -> None:
+def test_hard_noise_many_repeats() -> None:
     for case, table in validation.hard_noise().items():
         for feature in noise(table):
-            assert feature["rejected"] <= (0.07 if case.endswith(" 1 trees") else 0.06), case
+            # Some libraries hardly ever split some kinds of noise: allow for what chance does to few repeats.
+            n = max(feature["repeats"], 1)
+            stated = 0.07 if case.endswith(" 1 trees") else 0.06
+            assert feature["rejected"] <= max(stated, stats.binom.isf(1e-3, n, 0.05) / n), case
 
 
 @pytest.mark.slow
@@ -114,7 +125,7 @@ def test_power_rises_with_rows() -> None:
 
 @pytest.mark.slow
 def test_intervals_cover() -> None:
-    # 400 repeats with up to three features each: the rate has a standard error of about 0.7 %.
+    # A thousand held-out sets with up to three features each: the rate has a standard error of about 0.5 %.
     for case, table in validation.coverage().items():
         assert 0.93 <= table["covered"] <= 0.97, case
 

@@ -55,9 +55,11 @@ class Parameter:
         else:
             words = "a whole number" if self.kind == "int" else "a number"
             if self.low > -math.inf:
-                words += f" {'>' if self.open_low else '>='} {self.low:g}"
+                words += f" {'>' if self.open_low else '>='} {_plain(self.low)}"
             if self.high < math.inf:
-                words += f"{' and' if self.low > -math.inf else ''} {'<' if self.open_high else '<='} {self.high:g}"
+                words += (
+                    f"{' and' if self.low > -math.inf else ''} {'<' if self.open_high else '<='} {_plain(self.high)}"
+                )
         return words + (", or None" if self.optional else "")
 
     def check(self, value: Any) -> None:
@@ -79,6 +81,10 @@ class Parameter:
         if math.isnan(value) or value > self.high or (self.open_high and value == self.high):
             return False
         return value > self.low if self.open_low else value >= self.low
+
+
+def _plain(bound: float) -> str:
+    return str(int(bound)) if bound == int(bound) else f"{bound:g}"
 
 
 _SHARED = (

@@ -41,9 +41,9 @@ def read_target(
     """Target as an array of shape (n_rows,), checked for missing values and for its length."""
     if hasattr(y, "to_numpy"):
         y = y.to_numpy()
-    values = column_or_1d(y, warn=True)
-    if values.dtype.kind == "c":
+    if np.iscomplexobj(y):
         raise ValueError(f"Complex data not supported: {name} holds complex numbers.")
+    values = column_or_1d(y, warn=True)
     if len(values) != n_rows:
         raise ValueError(
             f"Found input variables with inconsistent numbers of samples: X has {n_rows} rows, but {name} has "

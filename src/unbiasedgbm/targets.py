@@ -41,7 +41,7 @@ def read_target(
     """Target as an array of shape (n_rows,), checked for missing values and for its length."""
     if hasattr(y, "to_numpy"):
         y = y.to_numpy()
-    if np.iscomplexobj(y):
+    if getattr(getattr(y, "dtype", None), "kind", None) == "c":
         raise ValueError(f"Complex data not supported: {name} holds complex numbers.")
     values = column_or_1d(y, warn=True)
     if len(values) != n_rows:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
+# Measured: copies of a column's sample that a helper thread leaves behind, and bytes of a node in all its arrays.
+_SORT_COPIES = 8
+_NODE_BYTES = 75
+
 
 def resident_bytes() -> int:
     """Memory that this process holds now, in bytes."""
@@ -28,14 +32,14 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     n_rows, n_features : int
         Size of the table; features of at most 255 categories count as any other.
     n_classes : int, default=2
-        Every class beyond two has raw predictions of its own.
+        1 for regression. With more than two, every class has raw predictions of its own.
     **params
         Parameters of the estimator: ``num_leaves``, ``split_rule``, ``n_jobs`` and ``n_estimators`` matter.
 
     Returns
     -------
     int
-        Bytes.
+        Bytes. Where trees have far fewer splits than ``num_leaves`` allows, less is needed.
 
     Examples
     --------
@@ -61,13 +65,14 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     n_outputs = n_classes if n_classes > 2 else 1
 
     bins = 8 * ((n_features + 7) // 8) * n_rows
-    # target, role, packed gradient, two row numbers; raw prediction and two derivatives of each output
-    rows = (8 + 1 + 8 + 4 + 4) * n_rows + (8 + 4 + 4) * n_rows * n_outputs
+    # class numbers, role, packed gradient, two row numbers; raw prediction and two derivatives of each output
+    rows = (8 * (n_classes > 1) + 1 + 8 + 4 + 4) * n_rows + (8 + 4 + 4) * n_rows * n_outputs
+    # as if every leaf waited for its turn with its histogram
     histogram = 8 * n_roles(values["split_rule"]) * STRIDE * n_features
     n_slots = min(max(2, values["num_leaves"]), max(4, HIST_BYTES // histogram))
     histograms = histogram * (n_slots + n_threads - 1)
-    # quantiles sort a sample of a column on every thread, before the arrays of the rows are there
-    sorting = 4 * 8 * min(n_rows, SAMPLE_ROWS) * min(n_threads, n_features)
+    # quantiles sort samples of columns, and the allocator of a thread keeps what it has once had
+    sorting = 8 * _SORT_COPIES * min(n_rows, SAMPLE_ROWS) * min(n_threads - 1, n_features)
     nodes = 2 * min(values["num_leaves"], max(2, n_rows // values["min_samples_leaf"]))
-    trees = 75 * nodes * values["n_estimators"] * n_outputs
-    return int(max(bins + rows + histograms + trees, bins + 8 * n_rows + sorting))
+    trees = _NODE_BYTES * nodes * values["n_estimators"] * n_outputs
+    return int(bins + rows + histograms + sorting + trees)

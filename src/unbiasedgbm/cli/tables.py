@@ -57,8 +57,11 @@ class Labelled:
 def split_off_target(table: pd.DataFrame, target: str, path: Path) -> tuple[Labelled, int]:
     """Features and target of the rows whose target is known, and the number of the others."""
     if target not in table:
-        close = difflib.get_close_matches(target, [str(column) for column in table.columns], 1)
-        hint = f" Did you mean {close[0]!r}?" if close else f" It has: {', '.join(map(str, table.columns[:12]))}."
+        names = {str(column).lower(): str(column) for column in table.columns}
+        close = difflib.get_close_matches(target.lower(), names, 1)
+        hint = (
+            f" Did you mean {names[close[0]]!r}?" if close else f" It has: {', '.join(map(str, table.columns[:12]))}."
+        )
         raise CommandError(f"{path} has no column {target!r}.{hint}")
     known = table[target].notna()
     table = table[known]

@@ -1,0 +1,185 @@
+"""The command line, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from lifecycle.samples import mixed_table, target
+from unbiasedgbm import UnbiasedGBMClassifier, load_model
+from unbiasedgbm.cli import app
+from unbiasedgbm.cli.tables import infer_task
+
+FAST = ["--set", "n_estimators=15", "--set", "num_leaves=8", "-j", "1"]
+
+
+def invoke(*arguments, ok=True):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert (result.exit_code == 0) is ok, result.output
+    return result.output
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cli")
+    table = mixed_table(600).drop(columns='say "x"\\n')
+    table["code"] = table["code"].astype(int)
+    y = target(mixed_table(600))
+    table.assign(y=np.where(y > 0.8, "ja", "nein")).to_csv(folder / "classes.csv", index=False)
+    table.assign(price=y).to_parquet(folder / "numbers.parquet")
+    invoke("train", folder / "classes.csv", "-t", "y", "-o", folder / "classes.json", *FAST)
+    invoke("train", folder / "numbers.parquet", "-t", "price", "-o", folder / "numbers.json.gz", *FAST)
+    return folder
+
+
+def test_train_says_what_it_does(folder):
+    output = invoke("train", folder / "classes.csv", "--target", "y", "-o", folder / "again.json", *FAST)
+    assert "Classification (the target is not a number and has 2 values)" in output
+    assert "ROC AUC" in output
+    assert "Held-out score (120 rows)" in output
+    assert (folder / "again.json").read_bytes() == (folder / "classes.json").read_bytes()
+    model = load_model(folder / "again.json")
+    assert isinstance(model, UnbiasedGBMClassifier)
+    assert (model.n_estimators, model.num_leaves) == (15, 8)
+    output = invoke("train", folder / "numbers.parquet", "-t", "price", "-o", folder / "again.json", *FAST)
+    assert "Regression" in output
+    assert "R²" in output
+
+
+def test_train_goes_on_from_a_checkpoint(folder):
+    arguments = ["train", folder / "classes.csv", "-t", "y", "--checkpoint", folder / "c.json", "-j", "1"]
+    invoke(*arguments, "-o", folder / "a.json", "--set", "n_estimators=50")
+    assert load_model(folder / "c.json").n_iter_ == 50
+    output = invoke(*arguments, "-o", folder / "b.json", "--set", "n_estimators=60")
+    assert "60 iterations" in output
+    output = invoke(*arguments, "-o", folder / "b.json", "--set", "learning_rate=0.5", ok=False)
+    assert "learning_rate" in output
+
+
+def test_predict(folder):
+    invoke("predict", folder / "classes.json", folder / "classes.csv", "-o", folder / "p.csv", "--proba")
+    found = pd.read_csv(folder / "p.csv")
+    assert list(found) == ["prediction", "p(ja)", "p(nein)"]
+    table = pd.read_csv(folder / "classes.csv")
+    model = load_model(folder / "classes.json")
+    np.testing.assert_array_equal(found["prediction"], model.predict(table.drop(columns="y")))
+    printed = invoke("predict", folder / "numbers.json.gz", folder / "numbers.parquet")
+    assert printed.startswith("prediction\n")
+    assert len(printed.splitlines()) == 601
+
+
+def test_importance_and_report(folder):
+    output = invoke("importance", folder / "classes.json", folder / "classes.csv", "-t", "y", "-o", folder / "i.csv")
+    assert "unbiasedgbm model, 480 training and 120 held-out rows" in output
+    frame = pd.read_csv(folder / "i.csv")
+    assert set(frame["feature"]) == {"größe", "色", "code"}
+    assert {"importance", "se", "p_adjusted", "plain_gain"} <= set(frame)
+    invoke("report", folder / "classes.json", folder / "classes.csv", "-t", "y", "-o", folder / "r.html")
+    page = (folder / "r.html").read_text()
+    content = json.loads(page.split('id="content">')[1].split("</script>")[0])
+    assert content["title"] == "y from classes.csv"
+
+
+@pytest.mark.parametrize("library", ["xgboost", "lightgbm", "catboost"])
+def test_importance_of_other_libraries_models(library, folder, tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(400, 3)), columns=["a", "b", "c"])
+    y = (table["a"] + 0.5 * rng.normal(size=400) > 0).astype(int)
+    table.assign(y=y).to_csv(tmp_path / "t.csv", index=False)
+    if library == "xgboost":
+        from xgboost import XGBClassifier
+
+        model = XGBClassifier(n_estimators=10, n_jobs=1).fit(table, y)
+        names = ["m.json", "m.ubj"]
+    elif library == "lightgbm":
+        from lightgbm import LGBMClassifier
+
+        model = LGBMClassifier(n_estimators=10, verbose=-1, n_jobs=1).fit(table, y).booster_
+        names = ["m.txt"]
+    else:
+        from catboost import CatBoostClassifier
+
+        model = CatBoostClassifier(iterations=10, verbose=0, allow_writing_files=False).fit(table, y)
+        names = ["m.cbm"]
+    for name in names:
+        model.save_model(str(tmp_path / name))
+        invoke("importance", tmp_path / name, tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "i.csv")
+        frame = pd.read_csv(tmp_path / "i.csv")
+        assert frame["feature"][0] == "a"
+        assert frame["p_value"][0] < 0.01
+        output = invoke("predict", tmp_path / name, tmp_path / "t.csv", ok=False)
+        assert library in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "none.csv", "-t", "y"], "There is no file none.csv"),
+        (["train", "{f}/classes.csv", "-t", "Y"], "Did you mean 'y'"),
+        (["train", "{f}/classes.csv", "-t", "y", "--set", "leaves=3"], "--set wants name=value"),
+        (["train", "{f}/classes.csv", "-t", "y", "--set", "num_leaves=1"], "num_leaves must be"),
+        (["train", "{f}/classes.csv", "-t", "y", "--holdout", "1.5"], "--holdout must lie between"),
+        (["train", "{f}/classes.csv", "-t", "y", "--task", "ranking"], "--task must be"),
+        (["train", "{f}/classes.csv", "-t", "y", "-o", "{f}/no/where.json", *FAST], "No such file"),
+        (["train", "{f}/classes.json", "-t", "y"], "the name must end with"),
+        (["predict", "{f}/classes.csv", "{f}/classes.csv"], "known are"),
+        (["predict", "{f}/numbers.json.gz", "{f}/numbers.parquet", "--proba"], "needs a classifier"),
+        (["importance", "{f}/broken.json", "{f}/classes.csv", "-t", "y"], "checksum"),
+    ],
+)
+def test_errors_help_and_exit_with_1(arguments, message, folder):
+    data = (folder / "classes.json").read_bytes()
+    (folder / "broken.json").write_bytes(data.replace(b'"seed":0', b'"seed":1'))
+    result = CliRunner().invoke(app, [argument.format(f=folder) for argument in arguments])
+    assert result.exit_code == 1
+    assert message in " ".join(result.output.split())
+    assert "Traceback" not in result.output
+
+
+def test_wrong_usage_exits_with_2():
+    assert CliRunner().invoke(app, ["train"]).exit_code == 2
+    assert CliRunner().invoke(app, ["fly"]).exit_code == 2
+
+
+@pytest.mark.parametrize("command", ["train", "predict", "importance", "report", "warmup", "demo"])
+def test_help(command):
+    output = invoke(command, "--help")
+    assert "Usage" in output
+    if command in ("train", "predict", "importance", "report"):
+        assert "Example" in output
+
+
+@pytest.mark.parametrize(
+    ("values", "task"),
+    [
+        (["a", "b", "a"], "classification"),
+        ([True, False, True], "classification"),
+        ([0, 1, 1], "classification"),
+        ([0.0, 1.0, 2.0], "classification"),
+        ([0.5, 1.5, 2.5], "regression"),
+        (list(range(50)), "regression"),
+        ([0.1, 0.2, 0.1], "classification"),
+    ],
+)
+def test_task(values, task):
+    assert infer_task(pd.Series(values))[0] == task
+
+
+def test_the_module_runs_and_says_its_version():
+    done = subprocess.run(
+        [sys.executable, "-m", "unbiasedgbm", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith("unbiasedgbm 0.")
+
+
+def test_without_typer_it_says_what_it_needs():
+    code = "import sys; sys.modules['typer'] = None; import runpy; runpy.run_module('unbiasedgbm', run_name='__main__')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "pip install 'unbiasedgbm[cli]'" in done.stderr

@@ -38,10 +38,13 @@ DEFAULTS = TrainingParameters(
 class OpenBooster(Booster):
     """Keeps what it packed, so that a twin can compute with the same numbers."""
 
-    def _pack(self, gradients, sums, output, number):
-        self.packing = super()._pack(gradients, sums, output, number)
-        self.dispersion = self._dispersion(sums)
+    def _pack(self, *arguments):
+        self.packing = super()._pack(*arguments)
         return self.packing
+
+    def _dispersion(self, *arguments):
+        self.dispersion = super()._dispersion(*arguments)
+        return self.dispersion
 
     def roles(self):
         """Role of each row: 0, 1, 2 for S1, S2, S3, and 3 for rows left out."""

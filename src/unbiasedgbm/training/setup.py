@@ -124,7 +124,7 @@ def make_booster(
     mapper = learn_bins(table, schema.is_categorical, n_levels, rows.sample_weight, max_bins, pool)
     counts = rows.counts()
     bins = mapper.transform(table, pool)
-    content = content_hash(bins, mapper.column(), len(rows.y), counts)
+    content = content_hash(bins, mapper.column(), len(rows.y), counts) ^ mapper.edge_hash()
     features = make_features(mapper, constraints.monotone, content)
     if before is None:
         base = loss.start(rows.y, weight)

@@ -48,6 +48,9 @@ FloatArray = npt.NDArray[np.float64]
 # Iterations without a split at any root after which boosting ends.
 PATIENCE = 30
 
+# Gradients are kept in float32.
+_MAX_GRADIENT = float(np.finfo(np.float32).max)
+
 # Streams of random bits.
 _STREAM_ROWS, _STREAM_NODES = 1, 2
 
@@ -188,8 +191,9 @@ class Booster:
             for start in range(begin, end, _GRADIENT_ROWS):
                 stop = min(start + _GRADIENT_ROWS, end)
                 g, h = loss.gradients(y[start:stop], raw[start:stop])
-                memory.g[:, start:stop] = g.T
-                memory.h[:, start:stop] = h.T
+                with np.errstate(over="ignore"):
+                    memory.g[:, start:stop] = g.T
+                    memory.h[:, start:stop] = h.T
                 if loss.bounds is None:
                     top_g = max(top_g, float(g.max()), -float(g.min()))
                     top_h = max(top_h, float(h.max()))
@@ -199,8 +203,8 @@ class Booster:
         # float32 rounding may have gone up
         max_g = max(top[0] for top in tops) * 1.000001
         max_h = max(top[1] for top in tops) * 1.000001
-        if not (math.isfinite(max_g) and math.isfinite(max_h)):
-            raise ValueError("loss: a gradient is not finite; the target or the learning rate is too large.")
+        if not max(max_g, max_h) < _MAX_GRADIENT:
+            raise ValueError("loss: a gradient is not finite in float32; the target or the learning rate is too large.")
         return Gradients(memory.g, memory.h, max_g * memory.max_weight, max_h * memory.max_weight)
 
     # -- one tree ----------------------------------------------------------------------------------------------------

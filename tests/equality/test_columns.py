@@ -30,6 +30,21 @@ def test_permuting_columns(rule, options):
     assert (plain.ensemble_.left >= 0).sum() > 15
 
 
+def test_columns_with_the_same_bins():
+    # x, exp(x) and x³ have the same order, so the same bins, and every split of one ties with one of the others
+    rng = np.random.default_rng(0)
+    x, z = rng.normal(size=400), rng.normal(size=400)
+    y = x + z + rng.normal(size=400)
+    X = np.column_stack([x, np.exp(x), z, x**3, z**3])
+    fresh = rng.normal(size=(1000, 5))
+    plain = UnbiasedGBMRegressor(n_estimators=10, n_jobs=1).fit(X, y)
+    for seed in range(4):
+        order = np.random.default_rng(seed).permutation(5)
+        moved = UnbiasedGBMRegressor(n_estimators=10, n_jobs=1).fit(X[:, order], y)
+        np.testing.assert_array_equal(moved.predict(fresh[:, order]), plain.predict(fresh))
+        np.testing.assert_array_equal(moved.feature_importances_, plain.feature_importances_[order])
+
+
 def test_multiclass():
     X, y = with_copies()
     c = np.digitize(y, [0, 2])

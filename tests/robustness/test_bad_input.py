@@ -46,6 +46,8 @@ CASES = [
     (lambda: regress(y=changed(Y, 3, -np.inf)), r"y holds an infinite value"),
     (lambda: regress(y=np.array(["a"] * N)), r"y must hold numbers"),
     (lambda: regress(y=Y + 1j), r"Complex data not supported: y"),
+    (lambda: regress(y=Y * 1e39), r"loss: a gradient is not finite.*the target or the learning rate is too large"),
+    (lambda: regress(y=Y * 1e200), r"loss: a gradient is not finite.*the target or the learning rate is too large"),
     (lambda: classify(y=np.zeros(N)), r"y must have at least 2 classes.*1 class"),
     (lambda: classify(y=changed(C, 3, np.nan)), r"Input y contains NaN"),
     (lambda: classify(y=np.array([None, "a", "b"] * 20, dtype=object)), r"Input y contains NaN"),

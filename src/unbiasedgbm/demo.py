@@ -82,7 +82,8 @@ class _Rival:
         if self.name == "LightGBM":
             from lightgbm import LGBMRegressor
 
-            return LGBMRegressor(verbose=-1, **params)
+            # more threads only wait for each other on tables of this size
+            return LGBMRegressor(verbose=-1, n_jobs=1, **params)
         from sklearn.ensemble import HistGradientBoostingRegressor
 
         return HistGradientBoostingRegressor(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from unbiasedgbm.binning import STRIDE
-from unbiasedgbm.kernels import kernel, prefetch
+from unbiasedgbm.kernels import inline_kernel, kernel, prefetch
 
 # Rows read ahead; 12 to 16 was best at nodes of all sizes.
 _AHEAD = np.uint64(16)
@@ -21,7 +21,7 @@ _S1, _S2, _S3, _S4, _S5, _S6, _S7 = (np.uint64(8 * k) for k in range(1, 8))
 _F1, _F2, _F3, _F4, _F5, _F6, _F7, _F8 = (np.uint64(STRIDE * k) for k in range(1, 9))
 
 
-@kernel
+@inline_kernel
 def add_rows(bins, packed, rows, begin, end, hist, origin):  # type: ignore
     """Add rows[begin:end] to the histogram that begins at ``hist[origin]``.
 
@@ -73,22 +73,21 @@ def add_rows(bins, packed, rows, begin, end, hist, origin):  # type: ignore
             hist[start + np.uint64(wide_offset[k]) + np.uint64(wide[row * n_wide + k])] += value
 
 
-@kernel
+@inline_kernel
 def clear(hist, begin, end):  # type: ignore
     """Set hist[begin:end] to zero."""
     for i in range(np.uint64(begin), np.uint64(end)):
         hist[i] = 0
 
 
-@kernel
-def add(hist, target, source, size):  # type: ignore
-    """Add the histogram at ``source`` to the one at ``target``."""
-    for i in range(np.uint64(size)):
-        hist[np.uint64(target) + i] += hist[np.uint64(source) + i]
-
-
-@kernel
+@inline_kernel
 def subtract(hist, target, source, size):  # type: ignore
     """Turn a parent's histogram at ``target`` into the sibling of the child at ``source``."""
     for i in range(np.uint64(size)):
         hist[np.uint64(target) + i] -= hist[np.uint64(source) + i]
+
+
+@kernel
+def add_rows_alone(bins, packed, rows, begin, end, hist, origin):  # type: ignore
+    """`add_rows`, to be called from Python; compiled only where a pool does the work."""
+    return add_rows(bins, packed, rows, begin, end, hist, origin)

@@ -33,7 +33,7 @@ def bin_goes_left(b, categorical, threshold, missing_left, levels, k):  # type: 
     return b <= threshold
 
 
-@kernel
+@inline_kernel
 def split_rows(bins, column, categorical, threshold, missing_left, levels, k, rows, begin, end, spare):  # type: ignore
     """Divide rows[begin:end] into ``spare``: left ones from the front, right ones from the back; returns the left ones.
 
@@ -84,7 +84,7 @@ def split_rows(bins, column, categorical, threshold, missing_left, levels, k, ro
     return np.int64(front) - begin
 
 
-@kernel
+@inline_kernel
 def place_rows(spare, begin, end, n_left, rows, left_at, right_at):  # type: ignore
     """Copy what `split_rows` divided to where the children begin, in the old order."""
     for i in range(np.uint64(n_left)):
@@ -136,3 +136,15 @@ def add_tree(bins, features, node, levels, value, raw, at, step, begin, end):  #
             left = bin_goes_left(b, feature.categorical, node[k].bin, node[k].missing_left, levels, k)
             k = node[k].left + (0 if left else 1)
         raw[at + step * row] += value[k]
+
+
+@kernel
+def split_rows_alone(bins, column, categorical, threshold, missing_left, levels, k, rows, begin, end, spare):  # type: ignore
+    """`split_rows`, to be called from Python; compiled only where a pool does the work."""
+    return split_rows(bins, column, categorical, threshold, missing_left, levels, k, rows, begin, end, spare)
+
+
+@kernel
+def place_rows_alone(spare, begin, end, n_left, rows, left_at, right_at):  # type: ignore
+    """`place_rows`, to be called from Python; compiled only where a pool does the work."""
+    return place_rows(spare, begin, end, n_left, rows, left_at, right_at)

@@ -359,7 +359,7 @@ def role_sum(hist, at, order, begin, end, categorical):  # type: ignore
     return total
 
 
-@kernel
+@inline_kernel
 def scan_features(begin, end, hist, origin, size, n_search, features, allowed, bonus, rule, low, high, scratch, out):  # type: ignore
     """Find and judge the best split of the features begin..end−1 in one node.
 
@@ -572,3 +572,13 @@ def allow(tree_allowed, groups, compatible, features, rule, node, allowed):  # t
             n_allowed += 1
     if n_allowed == 0 and fallback >= 0:
         allowed[fallback] = 1
+
+
+@kernel
+def scan_features_alone(
+    begin, end, hist, origin, size, n_search, features, allowed, bonus, rule, low, high, scratch, out
+):  # type: ignore
+    """`scan_features`, to be called from Python; compiled only where a pool does the work."""
+    return scan_features(
+        begin, end, hist, origin, size, n_search, features, allowed, bonus, rule, low, high, scratch, out
+    )

@@ -12,8 +12,8 @@ from unbiasedgbm.kernels import hash_key
 from unbiasedgbm.threads import Pool
 from unbiasedgbm.training.gradients import draw_roles, exponential_table, sort_rows
 from unbiasedgbm.training.grower import STATE_SIZE, Evidence, Limits, new_nodes
-from unbiasedgbm.training.histogram import add, add_rows, clear
-from unbiasedgbm.training.partition import place_rows, split_rows
+from unbiasedgbm.training.histogram import add_rows_alone
+from unbiasedgbm.training.partition import place_rows_alone, split_rows_alone
 from unbiasedgbm.training.roles import role_ends, role_shares
 from unbiasedgbm.training.splitting import (
     CANDIDATE,
@@ -21,7 +21,7 @@ from unbiasedgbm.training.splitting import (
     SPLIT_RULES,
     Rule,
     new_scratch,
-    scan_features,
+    scan_features_alone,
 )
 
 FloatArray = npt.NDArray[np.float64]
@@ -214,7 +214,9 @@ class Workspace:
             node,
         )
         segments = self._segments(node, BLOCK_ROWS)
-        n_left = self.pool.run(split_rows, [(*rule, self.rows, begin, end, self.spare) for _, begin, end in segments])
+        n_left = self.pool.run(
+            split_rows_alone, [(*rule, self.rows, begin, end, self.spare) for _, begin, end in segments]
+        )
         nodes.left_count[:] = 0
         for (role, _, _), k in zip(segments, n_left, strict=True):
             nodes.left_count[role] += k
@@ -225,7 +227,7 @@ class Workspace:
             moves.append((self.spare, begin, end, k, self.rows, left_at, right_at))
             left_at += k
             right_at += end - begin - k
-        self.pool.run(place_rows, moves)
+        self.pool.run(place_rows_alone, moves)
 
     def build_histogram(self, node: int) -> None:
         """Histogram of a node: every thread adds up its share of the rows, then the shares are added up."""
@@ -238,26 +240,27 @@ class Workspace:
 
         def one(k: int) -> None:
             origin = slots[k] * self.node_size
-            clear(self.hist, origin, origin + self.node_size)
+            self.hist[origin : origin + self.node_size] = 0
             low, high = begin + n * k // n_parts, begin + n * (k + 1) // n_parts
             start = begin
             for role in range(self.n_roles):
                 stop = int(ends[role])
                 first, last = max(low, start), min(high, stop)
                 if last > first:
-                    add_rows(bins, self.packed, self.rows, first, last, self.hist, origin + role * self.hist_size)
+                    add_rows_alone(bins, self.packed, self.rows, first, last, self.hist, origin + role * self.hist_size)
                 start = stop
 
         self.pool.run(one, [(k,) for k in range(n_parts)])
+        parts = self.hist.reshape(-1, self.node_size)
         for slot in slots[1:]:
-            add(self.hist, slots[0] * self.node_size, slot * self.node_size, self.node_size)
+            parts[slots[0]] += parts[slot]
 
     def scan(self, node: int, rule: Rule, evidence: Evidence) -> None:
         """Candidates of all features, a share of them on each thread."""
         nodes, p = self.nodes, len(self.features)
         edges = [p * k // self.pool.n_threads for k in range(self.pool.n_threads + 1)]
         self.pool.run(
-            scan_features,
+            scan_features_alone,
             [
                 (
                     edges[k], edges[k + 1], self.hist, int(nodes.node[node]["slot"]) * self.node_size, self.hist_size,

@@ -203,7 +203,7 @@ class Booster:
         # float32 rounding may have gone up
         max_g = max(top[0] for top in tops) * 1.000001
         max_h = max(top[1] for top in tops) * 1.000001
-        if not max(max_g, max_h) < _MAX_GRADIENT:
+        if not (max_g < _MAX_GRADIENT and max_h < _MAX_GRADIENT):
             raise ValueError("loss: a gradient is not finite in float32; the target or the learning rate is too large.")
         return Gradients(memory.g, memory.h, max_g * memory.max_weight, max_h * memory.max_weight)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 
 import numpy as np
 from rich.console import Console
 
-from unbiasedgbm import demo, warmup
+from unbiasedgbm import demo
 
 
 def test_demo(tmp_path, monkeypatch):
@@ -38,13 +40,34 @@ def test_the_paper_s_example_is_as_described():
     assert abs(effect - 0.1) < 4 * 2 / np.sqrt(20_000)
 
 
-def test_warmup_compiles_what_a_fit_needs():
-    from unbiasedgbm import UnbiasedGBMClassifier
-    from unbiasedgbm.ensemble import predict
-    from unbiasedgbm.training import grower
+SCRIPT = """
+import sys
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor, warmup
+from unbiasedgbm.importance import unbiased_gain
 
-    warmup()
-    before = len(grower.grow.signatures), len(predict._walk_rows.signatures)
-    X = np.random.default_rng(0).normal(size=(300, 4))
-    UnbiasedGBMClassifier(n_estimators=2).fit(X, X[:, 0] > 0).predict(X)
-    assert (len(grower.grow.signatures), len(predict._walk_rows.signatures)) == before
+def compiled():
+    modules = [module for name, module in sys.modules.items() if name.startswith("unbiasedgbm")]
+    kernels = {value for module in modules for value in vars(module).values() if isinstance(value, Dispatcher)}
+    return {(kernel.__module__, kernel.__name__, str(s)) for kernel in kernels for s in kernel.signatures}
+
+warmup()
+before = compiled()
+X = np.random.default_rng(0).normal(size=(9000, 4))
+X[:, 3] = np.arange(9000) % 300
+for n_jobs in (1, 2):
+    for kind, y in ((UnbiasedGBMRegressor, X[:, 0]), (UnbiasedGBMClassifier, np.digitize(X[:, 0], [-1, 1]))):
+        for rule in ("evidence", "merged", "standard"):
+            model = kind(n_estimators=2, split_rule=rule, categorical_features=[3], n_jobs=n_jobs)
+            model.fit(X, y, np.ones(9000), X_val=X, y_val=y).predict(X)
+            model.predict(X[:1])
+            model.apply(X)
+unbiased_gain(model, X, y, X, y)
+print(sorted(compiled() - before))
+"""
+
+
+def test_warmup_compiles_what_later_calls_need():
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

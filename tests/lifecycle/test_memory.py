@@ -10,7 +10,7 @@ import pytest
 
 from unbiasedgbm import estimate_memory
 
-# Peak of a second fit beyond what was held before it; the first one compiles.
+# Peak of a second fit beyond what was held before it; the first one compiles all that the second one needs.
 SCRIPT = """
 import ctypes, gc, json, sys
 import numpy as np
@@ -23,17 +23,17 @@ def status(key):
 n, p, n_classes, params = json.loads(sys.argv[1])
 rng = np.random.default_rng(0)
 kind = UnbiasedGBMRegressor if n_classes == 1 else UnbiasedGBMClassifier
-for rows in (1500, n):
-    X = rng.normal(size=(rows, p))
-    y = X[:, 0] + X[:, 1] * X[:, 2] + rng.normal(size=rows)
-    if n_classes > 1:
-        y = np.digitize(y, np.linspace(-1, 1, n_classes - 1))
+X = rng.normal(size=(n, p))
+y = X[:, 0] + X[:, 1] * X[:, 2] + rng.normal(size=n)
+if n_classes > 1:
+    y = np.digitize(y, np.linspace(-1, 1, n_classes - 1))
+for n_estimators in (1, 5):
     gc.collect()
     ctypes.CDLL("libc.so.6").malloc_trim(0)
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")
     before = status("VmRSS")
-    kind(n_estimators=5, min_split_gain=-np.inf, **params).fit(X, y)
+    kind(n_estimators=n_estimators, min_split_gain=-np.inf, **params).fit(X, y)
 print(status("VmHWM") - before)
 """
 

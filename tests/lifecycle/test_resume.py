@@ -191,6 +191,16 @@ def test_kill_9_and_resume(tmp_path):
     assert [name for name in os.listdir(tmp_path) if name.endswith(".tmp")] in ([], os.listdir(tmp_path)[:0])
 
 
+def test_two_processes_may_train_and_save_to_the_same_file(tmp_path):
+    path = tmp_path / "model.json"
+    processes = [start(path, 6), start(path, 6)]
+    for process in processes:
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+    assert os.listdir(tmp_path) == ["model.json"]
+    assert load_model(path).n_iter_ == 6
+
+
 @pytest.mark.parametrize("pause", [0.0, 0.005, 0.013])
 def test_ctrl_c_keeps_whole_iterations(pause, tmp_path):
     """The signal comes at some moment within an iteration; what is kept must go on as if it had never come."""

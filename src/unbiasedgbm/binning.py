@@ -1,4 +1,4 @@
-"""Columns become bins: at most 255 for the values of a number, one a level for a category, and bin 0 for missing values."""
+"""Columns become bins: at most 255 for numbers, one a level for categories, and bin 0 for missing values."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def writable(block: FloatArray) -> FloatArray:
 def value_edges(values: FloatArray, weights: FloatArray | None, max_bins: int) -> FloatArray:
     """Upper edges of all but the last bin of a numeric column.
 
-    A value that is heavier than a fair bin gets a bin of its own; the others share the rest evenly. Two rows of a value and
-    one row of weight two are the same.
+    A value that is heavier than a fair bin gets a bin of its own; the others share the rest evenly. Two rows of a
+    value and one row of weight two are the same.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def value_edges(values: FloatArray, weights: FloatArray | None, max_bins: int) -
         mass = counts.astype(np.float64)
     else:
         distinct, inverse = np.unique(values, return_inverse=True)
-        mass = np.bincount(inverse, weights=weights)
+        mass = np.bincount(inverse, weights=weights).astype(np.float64)
     distinct = distinct + 0.0  # −0.0 and 0.0 are one value
     if len(distinct) > max_bins:
         last = _last_of_bins(mass, max_bins)
@@ -163,7 +163,7 @@ class BinMapper:
     def column(self) -> npt.NDArray[np.int64]:
         """Position of each feature among the narrow ones, or −1 − position among the wide ones."""
         narrow = self.narrow
-        return np.where(narrow, np.cumsum(narrow) - 1, -np.cumsum(~narrow))
+        return np.where(narrow, np.cumsum(narrow) - 1, 0 - np.cumsum(~narrow))
 
     def offset(self) -> npt.NDArray[np.int64]:
         """Where each feature's bins begin in a histogram: the narrow ones first, 256 apart, then the wide ones."""
@@ -251,14 +251,14 @@ def sample_rows(n_rows: int) -> npt.NDArray[np.intp] | None:
 
 
 @kernel
-def _mark_sample(limit, chosen):  # type: ignore
+def _mark_sample(limit, chosen):
     """Choose rows whose hash is below a limit (of 2**63)."""
     for i in range(chosen.size):
         chosen[i] = (hash64(np.uint64(0x5A), np.uint64(i)) >> np.uint64(1)) < limit
 
 
 @kernel
-def _bin_rows(block, start, edges, levels, column, narrow, n_bytes, wide, n_wide):  # type: ignore
+def _bin_rows(block, start, edges, levels, column, narrow, n_bytes, wide, n_wide):
     """Bin a block of rows.
 
     Parameters
@@ -302,8 +302,8 @@ def content_hash(
 ) -> npt.NDArray[np.uint64]:
     """A number for each feature that tells it from the others by its bins alone, shape (p,).
 
-    It decides ties, so it must not depend on the order of the columns or rows, nor on whether a row comes twice or with a
-    weight of two: a row is known by the sum of its bins' hashes, a feature by the sum of its (row, bin) hashes.
+    It decides ties, so it must not depend on the order of the columns or rows, nor on whether a row comes twice or
+    with a weight of two: a row is known by the sum of its bins' hashes, a feature by the sum of its (row, bin) hashes.
     """
     content = np.zeros(len(column), dtype=np.uint64)
     _hash_columns(
@@ -313,7 +313,7 @@ def content_hash(
 
 
 @kernel
-def _hash_columns(bins, column, n_rows, counts, content):  # type: ignore
+def _hash_columns(bins, column, n_rows, counts, content):
     """Fill content[j] with the sum of hashes of feature j's bins; see `content_hash`."""
     n_wide = bins.wide_offset.size
     for row in range(n_rows):

@@ -45,6 +45,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
 
     _parameters: ClassVar[tuple[Parameter, ...]]
     _model: FittedModel
+    classes_: npt.NDArray[Any]
 
     # -- what the subclasses say -------------------------------------------------------------------------------------
 
@@ -159,8 +160,8 @@ class _BaseUnbiasedGBM(BaseEstimator):
         model: FittedModel = other._model
         if self.n_estimators < model.progress.n_iterations:
             raise ValueError(
-                f"n_estimators={self.n_estimators} must be at least the {model.progress.n_iterations} iterations of the "
-                "model to go on from."
+                f"n_estimators={self.n_estimators} must be at least the {model.progress.n_iterations} iterations of "
+                "the model to go on from."
             )
         return model
 
@@ -291,8 +292,8 @@ class _BaseUnbiasedGBM(BaseEstimator):
     def feature_importances_(self) -> FloatArray:
         """Unbiased gain gathered in training, shape (n_features,).
 
-        The sum, over all splits made and all candidates rejected, of the score that they were judged by, in units of the
-        loss summed over rows: neither clipped nor scaled. Zero or negative means useless.
+        The sum, over all splits made and all candidates rejected, of the score that they were judged by, in units of
+        the loss summed over rows: neither clipped nor scaled. Zero or negative means useless.
         """
         check_is_fitted(self)
         return self._model.progress.importance.copy()
@@ -502,7 +503,7 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
         self.classes_ = np.unique(y)
         if len(self.classes_) < 2:
             raise ValueError(
-                f"y must have at least 2 classes, but the rows with a positive weight have 1 class: {self.classes_[0]!r}."
+                f"y must have at least 2 classes; the rows with a positive weight have 1 class: {self.classes_[0]!r}."
             )
         if self.monotonic_cst is not None and len(self.classes_) > 2:
             raise ValueError("monotonic_cst is not supported for more than two classes.")

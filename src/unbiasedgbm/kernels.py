@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 
 import numba
 import numpy as np
@@ -17,8 +17,6 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 # Kernels allocate nothing, so numba's reference counting is off: less to compile.
 _OPTIONS: dict[str, Any] = {
@@ -30,7 +28,7 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
-def kernel(function: F) -> F:
+def kernel(function: Callable[..., Any]) -> Any:
     """Compile ``function`` on first use; keep the machine code on disk where a folder for it can be written."""
     try:
         return numba.njit(cache=True, **_OPTIONS)(function)
@@ -39,8 +37,8 @@ def kernel(function: F) -> F:
         return numba.njit(**_OPTIONS)(function)
 
 
-def inline_kernel(function: F) -> F:
-    """Compile a function that only other kernels call: no wrapper for Python, which saves a third of the compile time."""
+def inline_kernel(function: Callable[..., Any]) -> Any:
+    """Compile a function that only other kernels call: without a wrapper for Python there is less to compile."""
     return numba.njit(no_cpython_wrapper=True, **_OPTIONS)(function)
 
 
@@ -49,7 +47,7 @@ def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
     """Ask the processor to load ``array[index]`` for reading; no effect on any value."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        array_type, index_type = signature.args
+        array_type = signature.args[0]
         base = context.make_array(array_type)(context, builder, arguments[0])
         address = builder.gep(base.data, [arguments[1]])
         pointer = builder.bitcast(address, cgutils.voidptr_t)

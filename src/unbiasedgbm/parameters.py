@@ -76,11 +76,12 @@ class Parameter:
             return isinstance(value, bool | numbers.Integral) and value in (0, 1)
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             return False
+        number = float(value)
         if self.kind == "int" and not isinstance(value, numbers.Integral):
             return False
-        if math.isnan(value) or value > self.high or (self.open_high and value == self.high):
+        if math.isnan(number) or number > self.high or (self.open_high and number == self.high):
             return False
-        return value > self.low if self.open_low else value >= self.low
+        return number > self.low if self.open_low else number >= self.low
 
 
 def _plain(bound: float) -> str:
@@ -93,35 +94,63 @@ _SHARED = (
     Parameter("num_leaves", "int", 31, "Largest number of leaves of a tree.", low=2, high=1 << 20),
     Parameter("max_depth", "int", None, "Largest depth of a leaf; None for no limit.", low=1, optional=True),
     Parameter(
-        "min_samples_leaf", "int", 5, "Rows that both children of a split must have, in every role.", low=1, high=1 << 20
+        "min_samples_leaf",
+        "int",
+        5,
+        "Rows that both children of a split must have, in every role.",
+        low=1,
+        high=1 << 20,
     ),
     Parameter("min_child_weight", "float", 1e-3, "Sum of hessians that both children must have.", low=0),
     Parameter(
-        "min_split_gain", "float", 0.0,
-        "Score that a split must reach. Zero is where a useless split scores on average, for every rule but 'standard'; "
-        "may be negative, and -inf turns the limit off.",
+        "min_split_gain",
+        "float",
+        0.0,
+        "Score that a split must reach. Zero is where a useless split scores on average, for every rule but "
+        "'standard'; may be negative, and -inf turns the limit off.",
     ),
     Parameter("reg_lambda", "float", 1.0, "L2 penalty on leaf values, added to hessian sums.", low=0),
     Parameter("max_bins", "int", 128, "Bins for the values of a numeric feature.", low=2, high=255),
     Parameter("subsample", "float", 1.0, "Share of the rows drawn for each tree.", low=0, high=1, open_low=True),
-    Parameter("colsample_bytree", "float", 1.0, "Share of the features drawn for each tree.", low=0, high=1, open_low=True),
-    Parameter("colsample_bynode", "float", 1.0, "Share of the features drawn for each node.", low=0, high=1, open_low=True),
-    Parameter("split_rule", "choice", "evidence", "Which rows choose a split and which judge it.", choices=tuple(SPLIT_RULES)),
+    Parameter(
+        "colsample_bytree", "float", 1.0, "Share of the features drawn for each tree.", low=0, high=1, open_low=True
+    ),
+    Parameter(
+        "colsample_bynode", "float", 1.0, "Share of the features drawn for each node.", low=0, high=1, open_low=True
+    ),
+    Parameter(
+        "split_rule", "choice", "evidence", "Which rows choose a split and which judge it.", choices=tuple(SPLIT_RULES)
+    ),
     Parameter("role_ratio", "free", None, "Rows S1 : S2 (: S3) of the split rule; None for the rule's own."),
     Parameter(
-        "role_draw", "choice", "tree", "When roles are drawn: for each tree, for each node, or once.",
+        "role_draw",
+        "choice",
+        "tree",
+        "When roles are drawn: for each tree, for each node, or once.",
         choices=("tree", "node", "fit"),
     ),
     Parameter("categorical_features", "free", "from_dtype", "Which columns are categorical."),
     Parameter(
-        "handle_unknown", "choice", "missing", "What becomes of a level at predict that training has not seen.",
+        "handle_unknown",
+        "choice",
+        "missing",
+        "What becomes of a level at predict that training has not seen.",
         choices=("missing", "error"),
     ),
     Parameter("cat_smooth", "float", 5.0, "Hessian added to a level before levels are put in order.", low=0),
     Parameter("monotonic_cst", "free", None, "Features that the prediction must rise (1) or fall (-1) with."),
     Parameter("interaction_cst", "free", None, "Groups of features that may occur together on a path."),
     Parameter("early_stopping", "free", "auto", "True, False, or 'auto': on if and only if X_val is given to fit."),
-    Parameter("validation_fraction", "float", 0.1, "Share of the rows held out if X_val is not given.", low=0, high=1, open_low=True, open_high=True),
+    Parameter(
+        "validation_fraction",
+        "float",
+        0.1,
+        "Share of the rows held out if X_val is not given.",
+        low=0,
+        high=1,
+        open_low=True,
+        open_high=True,
+    ),
     Parameter("n_iter_no_change", "int", 20, "Iterations without progress after which training stops.", low=1),
     Parameter("tol", "float", 1e-7, "What counts as progress.", low=0),
     Parameter("scoring", "free", "loss", "'loss', a scorer's name, a scorer, or a list; the first one stops training."),
@@ -129,7 +158,7 @@ _SHARED = (
     Parameter("random_state", "free", 0, "Seed, RandomState, or None for another model every time."),
     Parameter("n_jobs", "int", None, "Threads; None for the cores this process may use.", optional=True),
     Parameter("verbose", "int", 0, "0 for silence; k reports every k iterations.", low=0),
-)  # fmt: skip
+)
 
 CLASSIFIER_PARAMETERS = (
     *_SHARED,
@@ -139,10 +168,27 @@ CLASSIFIER_PARAMETERS = (
 REGRESSOR_PARAMETERS = (
     Parameter("loss", "free", "squared_error", f"One of {', '.join(REGRESSION_LOSSES)}, or two callables."),
     Parameter("quantile", "float", 0.5, "Level of loss='quantile'.", low=0, high=1),
-    Parameter("huber_quantile", "float", 0.9, "Share of the residuals that loss='huber' squares.", low=0, high=1, open_low=True),
-    Parameter("tweedie_power", "float", 1.5, "Variance power of loss='tweedie', between 1 and 2.", low=1, high=2, open_low=True, open_high=True),
+    Parameter(
+        "huber_quantile",
+        "float",
+        0.9,
+        "Share of the residuals that loss='huber' squares.",
+        low=0,
+        high=1,
+        open_low=True,
+    ),
+    Parameter(
+        "tweedie_power",
+        "float",
+        1.5,
+        "Variance power of loss='tweedie', between 1 and 2.",
+        low=1,
+        high=2,
+        open_low=True,
+        open_high=True,
+    ),
     *_SHARED,
-)  # fmt: skip
+)
 
 
 def check_parameters(table: tuple[Parameter, ...], values: Mapping[str, Any]) -> None:
@@ -162,6 +208,7 @@ def check_role_ratio(role_ratio: Any) -> tuple[float, ...] | None:
         ratio = ()
     if len(ratio) not in (2, 3) or not all(math.isfinite(part) and part >= 0 for part in ratio) or min(ratio[:2]) <= 0:
         raise ValueError(
-            f"role_ratio must be None or two or three numbers, S1 : S2 : S3, the first two positive; got {role_ratio!r}."
+            f"role_ratio must be None or two or three numbers, S1 : S2 : S3, the first two positive; "
+            f"got {role_ratio!r}."
         )
     return ratio

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from itertools import pairwise
 from typing import Any
 
 import joblib
@@ -101,4 +102,4 @@ class Pool:
         """Cut 0..n into blocks of at least ``smallest``, a few to a thread."""
         n_blocks = max(1, min(self.n_threads * 4 if self.n_threads > 1 else 1, n // max(smallest, 1)))
         edges = [n * k // n_blocks for k in range(n_blocks + 1)]
-        return list(zip(edges[:-1], edges[1:], strict=True))
+        return list(pairwise(edges))

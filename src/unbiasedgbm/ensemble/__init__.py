@@ -1,0 +1,1 @@
+"""The neutral tree ensemble: prediction, files, exports, and readers of foreign models."""

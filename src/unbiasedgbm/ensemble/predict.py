@@ -1,7 +1,7 @@
 """Prediction: values become positions among the thresholds that the trees use, and small integer nodes are walked.
 
-A position says exactly which thresholds lie below a value, so walking positions and comparing values are the same thing.
-Raw predictions are added tree by tree in the order of training: they equal those that training kept, to the bit.
+A position says exactly which thresholds lie below a value, so walking positions and comparing values are the same
+thing. Raw predictions are added tree by tree in the order of training: they equal those that training kept, to the bit.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def leaves(walk: Walk, table: TableLike, n_trees: int, pool: Pool) -> npt.NDArra
 
 
 @kernel
-def _find_positions(block, cut_start, cuts, n_levels, position):  # type: ignore
+def _find_positions(block, cut_start, cuts, n_levels, position):
     """Position of every value of a block: 0 for missing, else 1 + thresholds below it; for categories 1 + level."""
     m, p = block.shape
     for j in range(p):
@@ -170,7 +170,7 @@ def _find_positions(block, cut_start, cuts, n_levels, position):  # type: ignore
 
 
 @inline_kernel
-def _next(word, value):  # type: ignore
+def _next(word, value):
     """Child that a row with position ``value`` goes to."""
     shift = (word >> _SHIFT_SHIFT) & _ONE
     right = ((value - shift) & _LOW_16) > ((word >> _CUT_SHIFT) & _LOW_16)
@@ -178,7 +178,7 @@ def _next(word, value):  # type: ignore
 
 
 @inline_kernel
-def _find_leaves(walk, t, position, m, leaf):  # type: ignore
+def _find_leaves(walk, t, position, m, leaf):
     """Leaf of each of m rows in tree t, counted from its root."""
     word = walk.word
     root = np.uint64(walk.tree_start[t])
@@ -226,7 +226,7 @@ def _find_leaves(walk, t, position, m, leaf):  # type: ignore
 
 
 @kernel
-def _add_trees(walk, first, last, position, leaf, raw):  # type: ignore
+def _add_trees(walk, first, last, position, leaf, raw):
     """Add the trees first..last−1 to the raw predictions of a block of rows, in order."""
     for t in range(first, last):
         _find_leaves(walk, t, position, raw.shape[0], leaf)
@@ -237,7 +237,7 @@ def _add_trees(walk, first, last, position, leaf, raw):  # type: ignore
 
 
 @kernel
-def _fill_leaves(walk, position, leaf, found):  # type: ignore
+def _fill_leaves(walk, position, leaf, found):
     """Leaf numbers of a block of rows in the first trees."""
     for t in range(found.shape[1]):
         _find_leaves(walk, t, position, found.shape[0], leaf)

@@ -1,10 +1,11 @@
-"""TreeEnsemble: the neutral model. Flat arrays, immutable, validated; prediction, files, exports and importance read it."""
+"""TreeEnsemble: the neutral model, flat and immutable, that prediction, files, exports and importance read."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +18,10 @@ _MAX_NODES = 2**31 - 1
 class TreeEnsemble:
     """Trees over numeric and categorical features, summed into one or more raw predictions.
 
-    Trees stand one after another. Node 0 of a tree is its root; the right child of a node is the one after its left child;
-    children come after their parents. A row goes left at a numeric node if its value is ≤ the threshold, or is missing
-    (NaN) and ``missing_left`` is set; at a categorical node if its level is in the node's set. Level numbers count from 0;
-    in a set, bit 0 stands for a missing or unknown level and bit k + 1 for level k.
+    Trees stand one after another. Node 0 of a tree is its root; the right child of a node is the one after its left
+    child; children come after their parents. A row goes left at a numeric node if its value is ≤ the threshold, or is
+    missing (NaN) and ``missing_left`` is set; at a categorical node if its level is in the node's set. Level numbers
+    count from 0; in a set, bit 0 stands for a missing or unknown level and bit k + 1 for level k.
 
     Attributes
     ----------
@@ -236,5 +237,5 @@ def join(
     )
 
 
-def _concatenate(arrays: Sequence[npt.NDArray[np.generic]], dtype: type[np.generic]) -> npt.NDArray[np.generic]:
+def _concatenate(arrays: Sequence[npt.NDArray[Any]], dtype: type[np.generic]) -> npt.NDArray[Any]:
     return np.concatenate([*arrays, np.empty(0, dtype)]).astype(dtype)

@@ -1,7 +1,7 @@
 """The boosting loop: gradients → roles → tree → leaf values → raw predictions.
 
-`Booster.iterate` is one iteration, top to bottom. Everything random comes from hashes of (seed, tree, row), and every sum
-over rows is an integer sum, so the model does not depend on threads, blocks or the order in which work was done.
+`Booster.iterate` is one iteration, top to bottom. Everything random comes from hashes of (seed, tree, row), and every
+sum over rows is an integer sum, so the model does not depend on threads, blocks or the order in which work was done.
 """
 
 from __future__ import annotations
@@ -245,23 +245,35 @@ class Booster:
         memory, parameters = self._memory, self.parameters
         key = hash_key(parameters.seed, _STREAM_ROWS, number)
         bits = count_bits(parameters.min_samples_leaf)
-        sum_g, sum_h = sums.g, sums.h
+        room_g, room_h = sums.g, sums.h
         if memory.drawn:
-            sum_g = drawn_bound(sums.g, sums.g2, gradients.max_g, memory.max_draw)
-            sum_h = drawn_bound(sums.h, sums.h2, gradients.max_h, memory.max_draw)
-        packing = choose_packing(sum_g, sum_h, memory.n_rows, bits)
+            room_g = drawn_bound(sums.g, sums.g2, gradients.max_g, memory.max_draw)
+            room_h = drawn_bound(sums.h, sums.h2, gradients.max_h, memory.max_draw)
+        packing = choose_packing(room_g, room_h, memory.n_rows, bits)
         totals = np.zeros((len(memory.blocks), 2), np.int64)
         self.pool.run(
             pack,
             [
                 (
-                    gradients.g[output], gradients.h[output], memory.weight, memory.counts, memory.table, key, begin, end, *packing,
-                    memory.packed, totals[k], np.empty(PACK_ROWS, np.uint64), np.empty(PACK_ROWS),
+                    gradients.g[output],
+                    gradients.h[output],
+                    memory.weight,
+                    memory.counts,
+                    memory.table,
+                    key,
+                    begin,
+                    end,
+                    *packing,
+                    memory.packed,
+                    totals[k],
+                    np.empty(PACK_ROWS, np.uint64),
+                    np.empty(PACK_ROWS),
                 )
                 for k, (begin, end) in enumerate(memory.blocks)
             ],
-        )  # fmt: skip
-        if not packing.holds(*totals.sum(axis=0).tolist(), memory.n_rows):
+        )
+        sum_g, sum_h = (int(total) for total in totals.sum(axis=0))
+        if not packing.holds(sum_g, sum_h, memory.n_rows):
             raise AssertionError("packed gradients overflow; this is a bug, please report it")
         return packing
 
@@ -309,10 +321,25 @@ class Booster:
         limits = memory.limits(self.parameters, hash_key(self.parameters.seed, STREAM_ROLES, number + 1, 1))
         while True:
             question = grow(
-                memory.state, memory.nodes, self.data.bins, self.features, self.groups, rule, limits, memory.share,
-                evidence, memory.packed, memory.rows, memory.spare, memory.hist, memory.free, memory.tree_allowed,
-                memory.allowed, memory.scratch[0], memory.candidates,
-            )  # fmt: skip
+                memory.state,
+                memory.nodes,
+                self.data.bins,
+                self.features,
+                self.groups,
+                rule,
+                limits,
+                memory.share,
+                evidence,
+                memory.packed,
+                memory.rows,
+                memory.spare,
+                memory.hist,
+                memory.free,
+                memory.tree_allowed,
+                memory.allowed,
+                memory.scratch[0],
+                memory.candidates,
+            )
             if question == DONE:
                 return
             node = int(memory.state[REQUEST])
@@ -356,10 +383,22 @@ class Booster:
         self.pool.run(
             sum_chunks,
             [
-                (gradients.g[output], gradients.h[output], memory.weight, memory.rows, begins, ends, first, last, g_unit, h_unit, sums)
+                (
+                    gradients.g[output],
+                    gradients.h[output],
+                    memory.weight,
+                    memory.rows,
+                    begins,
+                    ends,
+                    first,
+                    last,
+                    g_unit,
+                    h_unit,
+                    sums,
+                )
                 for first, last in memory.groups(len(begins))
             ],
-        )  # fmt: skip
+        )
         if owner is not None:
             sums = np.stack([np.add.reduceat(sums[:, k], owner) for k in (0, 1)], axis=1)
         g, h = sums[:, 0] / g_unit, sums[:, 1] / h_unit

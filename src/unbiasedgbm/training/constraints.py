@@ -28,7 +28,8 @@ def monotone_signs(
     else:
         if isinstance(monotonic_cst, str) or not isinstance(monotonic_cst, Iterable):
             raise ValueError(
-                f"monotonic_cst must be a sequence of -1, 0 and 1, or a mapping of features to them; got {monotonic_cst!r}."
+                f"monotonic_cst must be a sequence of -1, 0 and 1, or a mapping of features to them; "
+                f"got {monotonic_cst!r}."
             )
         given = list(monotonic_cst)
         if len(given) != n_features:

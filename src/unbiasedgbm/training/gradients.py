@@ -6,8 +6,8 @@ Sums of packed words are sums of the fields as long as no field overflows. The s
 *sums* of |g| and h over all rows, so no histogram, prefix or node can overflow, and a few heavy rows cost no precision.
 The count is kept modulo ``2 ** count_bits``: `splitting.enough_rows` says why that is enough.
 
-Where the sums leave many bits to a row (small tables) values are rounded to nearest, and a weight of two is exactly the row
-twice. Where they leave few, rounding is stochastic: unbiased, from a hash of (seed, tree, row).
+Where the sums leave many bits to a row (small tables) values are rounded to nearest, and a weight of two is exactly
+the row twice. Where they leave few, rounding is stochastic: unbiased, from a hash of (seed, tree, row).
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def drawn_bound(total: float, squares: float, top: float, largest_draw: float) -
 
 
 @kernel
-def sum_rows(g, h, weight, begin, end, unit_g, unit_h, unit_g2, unit_h2, sums):  # type: ignore
+def sum_rows(g, h, weight, begin, end, unit_g, unit_h, unit_g2, unit_h2, sums):
     """Fixed-point sums of |g|, h, g² and h² over a block of rows, weights applied.
 
     Parameters
@@ -147,7 +147,7 @@ def sum_rows(g, h, weight, begin, end, unit_g, unit_h, unit_g2, unit_h2, sums): 
 
 
 @kernel
-def draw_roles(key, share, begin, end, roles, counts):  # type: ignore
+def draw_roles(key, share, begin, end, roles, counts):
     """Draw the roles of a block of rows.
 
     Parameters
@@ -179,7 +179,7 @@ def draw_roles(key, share, begin, end, roles, counts):  # type: ignore
 
 
 @kernel
-def sort_rows(roles, begin, end, place, rows):  # type: ignore
+def sort_rows(roles, begin, end, place, rows):
     """Put the numbers of a block of rows behind those of their roles.
 
     Parameters
@@ -205,7 +205,7 @@ def sort_rows(roles, begin, end, place, rows):  # type: ignore
 @kernel
 def pack(
     g, h, weight, counts, table, key, begin, end, g_scale, h_scale, bits, stochastic, packed, sums, draws, factors
-):  # type: ignore
+):
     """Pack the gradients of a block of rows.
 
     Parameters
@@ -226,8 +226,8 @@ def pack(
     sums : ndarray of shape (2,), int64
         Filled: Σ|g| and Σh of the packed integers.
     draws, factors : ndarrays of shape (PACK_ROWS,), uint64 and float64
-        Working memory. Hashes, look-ups and arithmetic in loops of their own: two of the three become vector code, which
-        is four times as fast as one loop.
+        Working memory. Hashes, look-ups and arithmetic in loops of their own: two of the three become vector code,
+        which is four times as fast as one loop.
     """
     sum_g = np.int64(0)
     sum_h = np.int64(0)
@@ -270,7 +270,7 @@ def pack(
 
 
 @kernel
-def sum_chunks(g, h, weight, rows, begins, ends, first, last, g_unit, h_unit, sums):  # type: ignore
+def sum_chunks(g, h, weight, rows, begins, ends, first, last, g_unit, h_unit, sums):
     """Fixed-point sums of weighted g and h over chunks of rows, for leaf values.
 
     Parameters

@@ -1,8 +1,9 @@
 """Tree construction: the paper's Algorithm 2 as one resumable compiled step.
 
-`grow` runs by itself while nodes are small. For a node whose work is worth more than one thread it returns and *asks*: for
-the partition of its rows, for a histogram, for a scan of the features. Who answers (this thread, the pool, a cluster) is the
-only thing that a backend replaces; all answers are integers or depend on integers only, so they are the same bits.
+`grow` runs by itself while nodes are small. For a node whose work is worth more than one thread it returns and *asks*:
+for the partition of its rows, for a histogram, for a scan of the features. Who answers (this thread, the pool, a
+cluster) is the only thing that a backend replaces; all answers are integers or depend on integers only, so they are
+the same bits.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Nodes(NamedTuple):
 
     node: npt.NDArray[np.void]
     """(m,) of NODE_TYPE."""
-    count: npt.NDArray[np.int64]
+    count: npt.NDArray[np.int64]  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs
     """(m, 4) rows of S1, S2, S3 and left out, in this order in ``rows``."""
     levels: npt.NDArray[np.uint64]
     """(m, words) bins on the left of a categorical split."""
@@ -122,15 +123,15 @@ def start_tree(counts: list[int], nodes: Nodes, free: npt.NDArray[np.int64], sta
 
 
 @inline_kernel
-def _take_slot(nodes, free, state):  # type: ignore
+def _take_slot(nodes, free, state):
     """A free slot; if there is none, that of the least promising leaf, whose children will be built without it."""
     node = nodes.node
     if state[N_FREE] == 0:
         worst = np.int64(-1)
         for k in range(state[N_NODES]):
-            if node[k].slot >= 0 and node[k].left < 0 and k != state[SMALL] and k != state[LARGE]:
-                if worst < 0 or node[k].score < node[worst].score:
-                    worst = k
+            taken = node[k].slot >= 0 and node[k].left < 0 and k != state[SMALL] and k != state[LARGE]
+            if taken and (worst < 0 or node[k].score < node[worst].score):
+                worst = k
         free[0] = node[worst].slot
         node[worst].slot = -1
         state[N_FREE] = 1
@@ -139,7 +140,7 @@ def _take_slot(nodes, free, state):  # type: ignore
 
 
 @inline_kernel
-def _free_slot(nodes, k, free, state):  # type: ignore
+def _free_slot(nodes, k, free, state):
     if nodes.node[k].slot >= 0:
         free[state[N_FREE]] = nodes.node[k].slot
         state[N_FREE] += 1
@@ -147,7 +148,7 @@ def _free_slot(nodes, k, free, state):  # type: ignore
 
 
 @inline_kernel
-def _partition(nodes, k, bins, features, rows, spare):  # type: ignore
+def _partition(nodes, k, bins, features, rows, spare):
     """Divide a node's rows, role by role, stably."""
     node = nodes.node[k]
     feature = features[node.feature]
@@ -181,7 +182,7 @@ def _partition(nodes, k, bins, features, rows, spare):  # type: ignore
 
 
 @inline_kernel
-def _make_children(nodes, k, features, groups, state):  # type: ignore
+def _make_children(nodes, k, features, groups, state):
     """Enter two new leaves for a node that was partitioned; monotone constraints bound what may come below."""
     parent = nodes.node[k]
     left = state[N_NODES]
@@ -218,7 +219,7 @@ def _make_children(nodes, k, features, groups, state):  # type: ignore
 
 
 @inline_kernel
-def _redraw_roles(nodes, k, share, key, rows, spare):  # type: ignore
+def _redraw_roles(nodes, k, share, key, rows, spare):
     """Draw the roles of a node's rows anew (Algorithm 1, line 1, to the letter)."""
     begin = nodes.node[k].begin
     end = begin + nodes.count[k, 0] + nodes.count[k, 1] + nodes.count[k, 2]
@@ -239,7 +240,7 @@ def _redraw_roles(nodes, k, share, key, rows, spare):  # type: ignore
 
 
 @inline_kernel
-def _splittable(nodes, k, rule, limits):  # type: ignore
+def _splittable(nodes, k, rule, limits):
     """Whether a node may have a split at all, seen from its depth and its rows."""
     if limits.max_depth > 0 and nodes.node[k].depth >= limits.max_depth:
         return False
@@ -250,7 +251,7 @@ def _splittable(nodes, k, rule, limits):  # type: ignore
 
 
 @inline_kernel
-def _build_histogram(nodes, k, bins, packed, rows, n_roles, n_bins, hist):  # type: ignore
+def _build_histogram(nodes, k, bins, packed, rows, n_roles, n_bins, hist):
     """Histogram of a node, role by role."""
     origin = nodes.node[k].slot * n_roles * n_bins
     clear(hist, origin, origin + n_roles * n_bins)
@@ -262,7 +263,7 @@ def _build_histogram(nodes, k, bins, packed, rows, n_roles, n_bins, hist):  # ty
 
 
 @inline_kernel
-def _settle(nodes, k, features, rule, n_bins, evidence, hist, scratch, out):  # type: ignore
+def _settle(nodes, k, features, rule, n_bins, evidence, hist, scratch, out):
     """Enter the best of a node's candidates, and count the evidence that they gave."""
     node = nodes.node[k]
     n = nodes.count[k, 0] + nodes.count[k, 1] + nodes.count[k, 2]
@@ -285,7 +286,18 @@ def _settle(nodes, k, features, rule, n_bins, evidence, hist, scratch, out):  # 
     node.worth = chosen.evidence if rule.code == EVIDENCE else chosen.accept
     node.middle = chosen.middle
     if features[best].categorical != 0:
-        left_levels(best, hist, node.slot * rule.n_roles * n_bins, chosen.bin, chosen.missing_left, features, rule, scratch, nodes.levels, k)  # fmt: skip
+        left_levels(
+            best,
+            hist,
+            node.slot * rule.n_roles * n_bins,
+            chosen.bin,
+            chosen.missing_left,
+            features,
+            rule,
+            scratch,
+            nodes.levels,
+            k,
+        )
 
 
 @kernel
@@ -308,7 +320,7 @@ def grow(
     allowed,
     scratch,
     out,
-):  # type: ignore
+):
     """Grow until the tree is done or a large node needs an answer.
 
     Parameters
@@ -343,9 +355,9 @@ def grow(
             best = np.int64(-1)
             if state[N_LEAVES] < limits.num_leaves:
                 for k in range(state[N_NODES]):
-                    if node[k].left < 0 and node[k].feature >= 0 and node[k].score >= limits.min_split_gain:
-                        if best < 0 or node[k].score > node[best].score:
-                            best = k
+                    ready = node[k].left < 0 and node[k].feature >= 0 and node[k].score >= limits.min_split_gain
+                    if ready and (best < 0 or node[k].score > node[best].score):
+                        best = k
             if best < 0:
                 return DONE
             state[NODE] = best
@@ -378,7 +390,7 @@ def grow(
             state[SMALL] = small if want_small or state[SUBTRACT] == 1 else -1
             state[LARGE] = large if want_large else -1
             state[STAGE] = _FIRST if want_small or want_large else _PICK
-        elif stage == _FIRST or stage == _SECOND:
+        elif stage in (_FIRST, _SECOND):
             k = state[SMALL] if stage == _FIRST else state[LARGE]
             state[STAGE] = _SECOND if stage == _FIRST else _SCAN_SMALL
             if stage == _SECOND and state[SUBTRACT] == 1:
@@ -401,7 +413,22 @@ def grow(
                         state[SCANNED] = 1
                         state[REQUEST] = k
                         return ASK_SCAN
-                    scan_features(np.int64(0), np.int64(features.size), hist, node[k].slot * size, limits.n_bins, nodes.count[k, 0], features, allowed, evidence.bonus, rule, node[k].low, node[k].high, scratch, out)  # fmt: skip
+                    scan_features(
+                        np.int64(0),
+                        np.int64(features.size),
+                        hist,
+                        node[k].slot * size,
+                        limits.n_bins,
+                        nodes.count[k, 0],
+                        features,
+                        allowed,
+                        evidence.bonus,
+                        rule,
+                        node[k].low,
+                        node[k].high,
+                        scratch,
+                        out,
+                    )
                 _settle(nodes, k, features, rule, limits.n_bins, evidence, hist, scratch, out)
                 if node[k].feature < 0 or node[k].score < limits.min_split_gain:
                     _free_slot(nodes, k, free, state)

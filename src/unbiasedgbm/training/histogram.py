@@ -1,8 +1,8 @@
 """Histograms: one 64-bit integer add per row and feature.
 
 The rows of a node are sorted by role, and a histogram is built role by role by a kernel that knows no roles. Sums of
-packed integers (see `gradients`) are exact, so the order of the rows, the number of threads and the place where they run
-leave every bit of a histogram the same.
+packed integers (see `gradients`) are exact, so the order of the rows, the number of threads and the place where they
+run leave every bit of a histogram the same.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _F1, _F2, _F3, _F4, _F5, _F6, _F7, _F8 = (np.uint64(STRIDE * k) for k in range(1
 
 
 @inline_kernel
-def add_rows(bins, packed, rows, begin, end, hist, origin):  # type: ignore
+def add_rows(bins, packed, rows, begin, end, hist, origin):
     """Add rows[begin:end] to the histogram that begins at ``hist[origin]``.
 
     Parameters
@@ -74,20 +74,20 @@ def add_rows(bins, packed, rows, begin, end, hist, origin):  # type: ignore
 
 
 @inline_kernel
-def clear(hist, begin, end):  # type: ignore
+def clear(hist, begin, end):
     """Set hist[begin:end] to zero."""
     for i in range(np.uint64(begin), np.uint64(end)):
         hist[i] = 0
 
 
 @inline_kernel
-def subtract(hist, target, source, size):  # type: ignore
+def subtract(hist, target, source, size):
     """Turn a parent's histogram at ``target`` into the sibling of the child at ``source``."""
     for i in range(np.uint64(size)):
         hist[np.uint64(target) + i] -= hist[np.uint64(source) + i]
 
 
 @kernel
-def add_rows_alone(bins, packed, rows, begin, end, hist, origin):  # type: ignore
+def add_rows_alone(bins, packed, rows, begin, end, hist, origin):
     """`add_rows`, to be called from Python; compiled only where a pool does the work."""
     return add_rows(bins, packed, rows, begin, end, hist, origin)

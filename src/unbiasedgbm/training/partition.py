@@ -12,7 +12,7 @@ from unbiasedgbm.kernels import inline_kernel, kernel
 
 
 @inline_kernel
-def bin_goes_left(b, categorical, threshold, missing_left, levels, k):  # type: ignore
+def bin_goes_left(b, categorical, threshold, missing_left, levels, k):
     """Whether bin ``b`` goes left.
 
     Parameters
@@ -34,7 +34,7 @@ def bin_goes_left(b, categorical, threshold, missing_left, levels, k):  # type: 
 
 
 @inline_kernel
-def split_rows(bins, column, categorical, threshold, missing_left, levels, k, rows, begin, end, spare):  # type: ignore
+def split_rows(bins, column, categorical, threshold, missing_left, levels, k, rows, begin, end, spare):
     """Divide rows[begin:end] into ``spare``: left ones from the front, right ones from the back; returns the left ones.
 
     Parameters
@@ -85,7 +85,7 @@ def split_rows(bins, column, categorical, threshold, missing_left, levels, k, ro
 
 
 @inline_kernel
-def place_rows(spare, begin, end, n_left, rows, left_at, right_at):  # type: ignore
+def place_rows(spare, begin, end, n_left, rows, left_at, right_at):
     """Copy what `split_rows` divided to where the children begin, in the old order."""
     for i in range(np.uint64(n_left)):
         rows[np.uint64(left_at) + i] = spare[np.uint64(begin) + i]
@@ -95,7 +95,7 @@ def place_rows(spare, begin, end, n_left, rows, left_at, right_at):  # type: ign
 
 
 @kernel
-def add_values(raw, at, step, rows, begins, ends, values, first, last):  # type: ignore
+def add_values(raw, at, step, rows, begins, ends, values, first, last):
     """Add each chunk's value to the raw predictions of its rows.
 
     Parameters
@@ -112,7 +112,7 @@ def add_values(raw, at, step, rows, begins, ends, values, first, last):  # type:
 
 
 @kernel
-def add_tree(bins, features, node, levels, value, raw, at, step, begin, end):  # type: ignore
+def add_tree(bins, features, node, levels, value, raw, at, step, begin, end):
     """Walk rows begin..end−1 of another binned table down a tree and add the leaves' values.
 
     Parameters
@@ -139,12 +139,12 @@ def add_tree(bins, features, node, levels, value, raw, at, step, begin, end):  #
 
 
 @kernel
-def split_rows_alone(bins, column, categorical, threshold, missing_left, levels, k, rows, begin, end, spare):  # type: ignore
+def split_rows_alone(bins, column, categorical, threshold, missing_left, levels, k, rows, begin, end, spare):
     """`split_rows`, to be called from Python; compiled only where a pool does the work."""
     return split_rows(bins, column, categorical, threshold, missing_left, levels, k, rows, begin, end, spare)
 
 
 @kernel
-def place_rows_alone(spare, begin, end, n_left, rows, left_at, right_at):  # type: ignore
+def place_rows_alone(spare, begin, end, n_left, rows, left_at, right_at):
     """`place_rows`, to be called from Python; compiled only where a pool does the work."""
     return place_rows(spare, begin, end, n_left, rows, left_at, right_at)

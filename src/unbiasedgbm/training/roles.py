@@ -21,8 +21,8 @@ DEFAULT_RATIO: dict[str, tuple[float, float, float]] = {
 def role_shares(split_rule: str, role_ratio: Sequence[float] | None) -> npt.NDArray[np.float64]:
     """Shares of the rows that search, judge and accept, summing to 1, shape (3,).
 
-    `without_se` searches with D and D1' together, so its first two numbers are one role. Where a rule has no S3, a third
-    number joins the second: 1:1+1 in the paper's words.
+    `without_se` searches with D and D1' together, so its first two numbers are one role. Where a rule has no S3, a
+    third number joins the second: 1:1+1 in the paper's words.
     """
     s1, s2, s3 = DEFAULT_RATIO[split_rule] if role_ratio is None else (*role_ratio, 0.0, 0.0)[:3]
     if split_rule == "without_se":
@@ -44,8 +44,9 @@ def n_roles(split_rule: str) -> int:
 def usable_rule(split_rule: str, role_ratio: Sequence[float] | None, n_rows: float, min_samples_leaf: int) -> str:
     """The rule that a table of ``n_rows`` can carry: the one asked for, or `standard`.
 
-    The one rule for small tables: every role must expect at least four times `min_samples_leaf` rows, so that a split with
-    enough rows on both sides is a choice and not the only one left. A ratio that was asked for is never silently dropped.
+    The one rule for small tables: every role must expect at least four times `min_samples_leaf` rows, so that a split
+    with enough rows on both sides is a choice and not the only one left. A ratio that was asked for is never silently
+    dropped.
     """
     shares = role_shares(split_rule, role_ratio)
     if (shares[: n_roles(split_rule)] == 0).any():
@@ -57,8 +58,8 @@ def usable_rule(split_rule: str, role_ratio: Sequence[float] | None, n_rows: flo
         return split_rule
     if role_ratio is not None:
         raise ValueError(
-            f"role_ratio={tuple(role_ratio)} leaves a role with about {smallest:.0f} of {n_rows:.0f} rows, but every role "
-            f"needs at least 4 * min_samples_leaf = {4 * min_samples_leaf}. Leave role_ratio=None, or lower "
+            f"role_ratio={tuple(role_ratio)} leaves a role with about {smallest:.0f} of {n_rows:.0f} rows, but every "
+            f"role needs at least 4 * min_samples_leaf = {4 * min_samples_leaf}. Leave role_ratio=None, or lower "
             "min_samples_leaf."
         )
     return "standard"

@@ -1,13 +1,14 @@
 """Split finding: the paper's Algorithm 1 and its relatives, formula for formula.
 
-A node's rows are divided into roles S1, S2, S3 (the paper's D, D1', D2'). For a set A and a side s, ``G`` and ``H`` are sums
-of gradients and hessians and λ is `reg_lambda`:
+A node's rows are divided into roles S1, S2, S3 (the paper's D, D1', D2'). For a set A and a side s, ``G`` and ``H``
+are sums of gradients and hessians and λ is `reg_lambda`:
 
     gain(A)      = 1/2 [ (G_A^L)²/(H_A^L+λ) + (G_A^R)²/(H_A^R+λ) − (G_A)²/(H_A+λ) ]
     cross(A → B) = 1/2 [ G_A^L G_B^L/(H_B^L+λ) + G_A^R G_B^R/(H_B^R+λ) − G_A G_B/(H_B+λ) ]
 
-The first role finds each feature's threshold (`scan_features`), the others judge it (`judge`), and `choose` takes the best
-feature. Sums stay packed integers until a gain is computed; gains are computed in the packing's units and scaled once.
+The first role finds each feature's threshold (`scan_features`), the others judge it (`judge`), and `choose` takes the
+best feature. Sums stay packed integers until a gain is computed; gains are computed in the packing's units and scaled
+once.
 """
 
 from __future__ import annotations
@@ -112,24 +113,24 @@ def new_scratch(longest: int) -> Scratch:
 
 
 @inline_kernel
-def sum_g(packed):  # type: ignore
+def sum_g(packed):
     """Gradient field."""
     return np.float64(packed >> np.int64(G_SHIFT))
 
 
 @inline_kernel
-def sum_h(packed, bits):  # type: ignore
+def sum_h(packed, bits):
     """Hessian field."""
     return np.float64((packed & _LOW_MASK) >> bits)
 
 
 @inline_kernel
-def enough_rows(packed, rule):  # type: ignore
+def enough_rows(packed, rule):
     """Whether a set has `min_samples` rows.
 
-    The count field is kept modulo 2**bits, more than twice the number asked for. It is exact for small sets; a set whose
-    hessians add up to more than `min_samples` rows can have is large. So a child with too few rows never passes; one of
-    thousands of rows without any hessian, where there is nothing left to learn, might be turned away.
+    The count field is kept modulo 2**bits, more than twice the number asked for. It is exact for small sets; a set
+    whose hessians add up to more than `min_samples` rows can have is large. So a child with too few rows never passes;
+    one of thousands of rows without any hessian, where there is nothing left to learn, might be turned away.
     """
     low = packed & _LOW_MASK
     count = low & ((np.int64(1) << rule.bits) - np.int64(1))
@@ -137,7 +138,7 @@ def enough_rows(packed, rule):  # type: ignore
 
 
 @inline_kernel
-def gain(left, total, rule):  # type: ignore
+def gain(left, total, rule):
     """Twice gain(A) in packed units."""
     right = total - left
     gl, gr, g = sum_g(left), sum_g(right), sum_g(total)
@@ -147,7 +148,7 @@ def gain(left, total, rule):  # type: ignore
 
 
 @inline_kernel
-def cross(left_a, total_a, left_b, total_b, rule):  # type: ignore
+def cross(left_a, total_a, left_b, total_b, rule):
     """Twice cross(A → B) in packed units."""
     right_a, right_b = total_a - left_a, total_b - left_b
     lam = rule.reg_lambda
@@ -159,7 +160,7 @@ def cross(left_a, total_a, left_b, total_b, rule):  # type: ignore
 
 
 @inline_kernel
-def pooled_cross(left_a, total_a, left_b, total_b, rule):  # type: ignore
+def pooled_cross(left_a, total_a, left_b, total_b, rule):
     """G_A·G_B over the hessians of both sets: the evidence of one node, mean 0 under no signal."""
     right_a, right_b = total_a - left_a, total_b - left_b
     lam = rule.reg_lambda
@@ -171,7 +172,7 @@ def pooled_cross(left_a, total_a, left_b, total_b, rule):  # type: ignore
 
 
 @inline_kernel
-def fill_gains(scratch, first, last, total1, skip1, sign, low, high, rule):  # type: ignore
+def fill_gains(scratch, first, last, total1, skip1, sign, low, high, rule):
     """Fill ``scratch.gain`` with G_L²/(H_L+λ) + G_R²/(H_R+λ) on S1 for the cuts first..last−1.
 
     Parameters
@@ -205,7 +206,7 @@ def fill_gains(scratch, first, last, total1, skip1, sign, low, high, rule):  # t
 
 
 @inline_kernel
-def first_largest(scratch, first, last):  # type: ignore
+def first_largest(scratch, first, last):
     """First of the largest gains: of equal thresholds the smallest wins."""
     bits = scratch.gain_bits
     top = np.int64(-0x7FFFFFFFFFFFFFFF)
@@ -218,7 +219,7 @@ def first_largest(scratch, first, last):  # type: ignore
 
 
 @inline_kernel
-def side_is_large(sum1, sum2, sum3, rule):  # type: ignore
+def side_is_large(sum1, sum2, sum3, rule):
     """Whether a child has enough rows in every role, and enough hessian in all of them together."""
     if not enough_rows(sum1, rule):
         return False
@@ -230,7 +231,7 @@ def side_is_large(sum1, sum2, sum3, rule):  # type: ignore
 
 
 @inline_kernel
-def judge(f, left1, left2, left3, total1, total2, total3, bonus, rule, out):  # type: ignore
+def judge(f, left1, left2, left3, total1, total2, total3, bonus, rule, out):
     """Score feature f's best split by the rule; the table in the parameter reference, row by row."""
     code = rule.code
     out[f].evidence = 0.0
@@ -261,7 +262,7 @@ def judge(f, left1, left2, left3, total1, total2, total3, bonus, rule, out):  # 
 
 
 @inline_kernel
-def sort_levels(key, order, n):  # type: ignore
+def sort_levels(key, order, n):
     """Sort ``order[:n]`` by (key, level) with a heap: no allocation, no worst case."""
     start = n // 2
     end = n
@@ -283,12 +284,12 @@ def sort_levels(key, order, n):  # type: ignore
 
 
 @inline_kernel
-def _before(key, a, b):  # type: ignore
+def _before(key, a, b):
     return key[a] < key[b] or (key[a] == key[b] and a < b)
 
 
 @inline_kernel
-def order_levels(hist, at, n, rule, scratch):  # type: ignore
+def order_levels(hist, at, n, rule, scratch):
     """Levels that S1 has seen, sorted by G/(H + cat_smooth) on S1 alone; returns their number.
 
     The other roles have no say in the order, so they judge the split honestly.
@@ -305,11 +306,11 @@ def order_levels(hist, at, n, rule, scratch):  # type: ignore
 
 
 @inline_kernel
-def fill_prefix(hist, at, n, n_search, categorical, rule, scratch):  # type: ignore
-    """Sum S1 up from the left: fill ``scratch.prefix``, and ``scratch.order`` where the bins are not taken as they come.
+def fill_prefix(hist, at, n, n_search, categorical, rule, scratch):
+    """Sum S1 up from the left into ``scratch.prefix``; bins not taken as they come are listed in ``scratch.order``.
 
-    Levels of a category come in the order of their gradients. S1 can tell only cuts behind bins that it has rows in apart:
-    where most bins are empty, only the others are listed.
+    Levels of a category come in the order of their gradients. S1 can tell only cuts behind bins that it has rows in
+    apart: where most bins are empty, only the others are listed.
 
     Returns
     -------
@@ -343,7 +344,7 @@ def fill_prefix(hist, at, n, n_search, categorical, rule, scratch):  # type: ign
 
 
 @inline_kernel
-def role_sum(hist, at, order, begin, end, categorical):  # type: ignore
+def role_sum(hist, at, order, begin, end, categorical):
     """Sum of a role over the bins from cut begin − 1 (from the first bin, if 0) to cut end − 1.
 
     Bins that S1 has no rows in belong to the cut before them if they are numbers; levels that it has not seen to none.
@@ -360,7 +361,7 @@ def role_sum(hist, at, order, begin, end, categorical):  # type: ignore
 
 
 @inline_kernel
-def scan_features(begin, end, hist, origin, size, n_search, features, allowed, bonus, rule, low, high, scratch, out):  # type: ignore
+def scan_features(begin, end, hist, origin, size, n_search, features, allowed, bonus, rule, low, high, scratch, out):
     """Find and judge the best split of the features begin..end−1 in one node.
 
     Numbers are cut between bins, and both sides are tried for the missing values that S1 has. Levels of a category are
@@ -494,14 +495,14 @@ def scan_features(begin, end, hist, origin, size, n_search, features, allowed, b
 
 
 @inline_kernel
-def node_value(packed, low, high, rule):  # type: ignore
+def node_value(packed, low, high, rule):
     """Newton step of a set within bounds, in packed units."""
     value = -sum_g(packed) / (sum_h(packed, rule.bits) + rule.reg_lambda)
     return min(max(value, low), high)
 
 
 @inline_kernel
-def left_levels(f, hist, origin, n_left, unknown_left, features, rule, scratch, levels, k):  # type: ignore
+def left_levels(f, hist, origin, n_left, unknown_left, features, rule, scratch, levels, k):
     """Fill the set of bins that go left at node k's categorical split.
 
     Parameters
@@ -524,7 +525,7 @@ def left_levels(f, hist, origin, n_left, unknown_left, features, rule, scratch, 
 
 
 @inline_kernel
-def choose(features, out):  # type: ignore
+def choose(features, out):
     """Feature of the best selecting score, or −1; ties go to the smaller content hash, whatever the column order."""
     best = np.int64(-1)
     for f in range(out.size):
@@ -537,7 +538,7 @@ def choose(features, out):  # type: ignore
 
 
 @inline_kernel
-def allow(tree_allowed, groups, compatible, features, rule, node, allowed):  # type: ignore
+def allow(tree_allowed, groups, compatible, features, rule, node, allowed):
     """Which features a node may use: the tree's sample, the node's sample and the interaction groups.
 
     Parameters
@@ -577,7 +578,7 @@ def allow(tree_allowed, groups, compatible, features, rule, node, allowed):  # t
 @kernel
 def scan_features_alone(
     begin, end, hist, origin, size, n_search, features, allowed, bonus, rule, low, high, scratch, out
-):  # type: ignore
+):
     """`scan_features`, to be called from Python; compiled only where a pool does the work."""
     return scan_features(
         begin, end, hist, origin, size, n_search, features, allowed, bonus, rule, low, high, scratch, out

@@ -263,13 +263,24 @@ class Workspace:
             scan_features_alone,
             [
                 (
-                    edges[k], edges[k + 1], self.hist, int(nodes.node[node]["slot"]) * self.node_size, self.hist_size,
-                    int(nodes.count[node, 0]), self.features, self.allowed, evidence.bonus, rule, float(nodes.node[node]["low"]), float(nodes.node[node]["high"]),
-                    self.scratch[k], self.candidates,
+                    edges[k],
+                    edges[k + 1],
+                    self.hist,
+                    int(nodes.node[node]["slot"]) * self.node_size,
+                    self.hist_size,
+                    int(nodes.count[node, 0]),
+                    self.features,
+                    self.allowed,
+                    evidence.bonus,
+                    rule,
+                    float(nodes.node[node]["low"]),
+                    float(nodes.node[node]["high"]),
+                    self.scratch[k],
+                    self.candidates,
                 )
                 for k in range(self.pool.n_threads)
             ],
-        )  # fmt: skip
+        )
 
     # -- rows of leaves ----------------------------------------------------------------------------------------------
 

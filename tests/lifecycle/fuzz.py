@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from lifecycle.samples import mixed_table, models, raw
+from unbiasedgbm import UnbiasedGBMRegressor
 from unbiasedgbm.exceptions import ModelFileError
 from unbiasedgbm.files import container
 from unbiasedgbm.files.document import to_json
@@ -46,20 +47,22 @@ class Original:
 
     document: dict[str, Any]
     data: bytes
+    probe: Any
     answer: np.ndarray
 
 
 def originals() -> list[Original]:
-    """A small model of each kind."""
+    """A small model of each kind, and one of numbers alone, which prediction walks in another way."""
+    fitted = [(model, mixed_table(12, seed=7)) for model, _ in models(n=150, n_estimators=2, num_leaves=4).values()]
+    X = np.random.default_rng(0).normal(size=(150, 3))
+    X[::9] = np.nan
+    fitted.append((UnbiasedGBMRegressor(n_estimators=3, num_leaves=5, n_jobs=1).fit(X, np.nan_to_num(X[:, 0])), X[:12]))
     found = []
-    for model, _ in models(n=150, n_estimators=2, num_leaves=4).values():
+    for model, probe in fitted:
         document = to_json(estimator_to_dict(model))
         data = container.seal(json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode())
-        found.append(Original(document, data, raw(model, PROBE)))
+        found.append(Original(document, data, probe, raw(model, probe)))
     return found
-
-
-PROBE = mixed_table(12, seed=7)
 
 
 def mutate_bytes(data: bytes, rng: random.Random) -> bytes:
@@ -142,15 +145,16 @@ def judge(data: bytes, sealed: bool, original: Original) -> str:
     except ModelFileError:
         return "refused"
     try:
-        answer = raw(model, PROBE)
+        answer = raw(model, original.probe)
     except ValueError as error:
         # the file describes another table, or levels that raise when they are unknown
         if sealed and ("feature" in str(error) or "Column" in str(error)):
             return "another table"
         raise
     if sealed:
-        assert answer.shape == (len(PROBE), model.ensemble_.n_outputs)
-        model.predict(PROBE)
+        assert answer.shape == (len(original.probe), model.ensemble_.n_outputs)
+        model.predict(original.probe)
+        model.apply(original.probe)
         return "loaded"
     assert np.array_equal(answer, original.answer), "a damaged file loaded as another model"
     return "equal"

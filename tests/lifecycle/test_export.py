@@ -73,6 +73,21 @@ def test_onnx_of_numbers_alone_takes_one_array(numeric, kind):
     np.testing.assert_allclose(found["raw"], raw(fitted[kind], extremes), rtol=0, atol=1e-12)
 
 
+def test_a_split_of_missing_values_from_all_others():
+    """The threshold is −inf, and only missing values go left."""
+    X = np.linspace(-1, 1, 400)[:, None]
+    X[::3] = np.nan
+    model = UnbiasedGBMRegressor(n_estimators=5, num_leaves=2).fit(X, np.isnan(X[:, 0]) * 1.0)
+    assert -np.inf in model.ensemble_.threshold
+    probe = np.array([[np.nan], [-1e308], [0.0], [np.inf]])
+    expected = model.predict(probe)
+    assert expected[0] > expected[1] == expected[2] == expected[3]
+    np.testing.assert_allclose(run_onnx(model, {"X": probe})["prediction"][:, 0], expected, rtol=1e-12)
+    np.testing.assert_allclose(treelite.gtil.predict(to_treelite(model), probe).ravel(), expected, rtol=1e-12)
+    explained = to_shap(model)
+    np.testing.assert_allclose(explained.shap_values(probe).sum(axis=1) + explained.expected_value, expected, rtol=1e-9)
+
+
 def test_onnx_says_what_it_cannot_do():
     X = pd.DataFrame({"mixed": pd.Categorical([1, "a"] * 100, categories=[1, "a"]), "x": np.arange(200.0)})
     model = UnbiasedGBMRegressor(n_estimators=3).fit(X, np.arange(200.0))

@@ -19,7 +19,7 @@ from unbiasedgbm.export.parts import (
 from unbiasedgbm.frames import Schema
 
 _OPSET, _ML_OPSET, _IR = 21, 5, 10
-_LEQ, _MEMBER = 0, 6
+_LEQ, _LT, _MEMBER = 0, 1, 6
 
 
 def to_onnx(model: Any) -> Any:
@@ -197,6 +197,8 @@ def _tree_attributes(trees: TreeEnsemble) -> dict[str, Any]:
     members: list[float] = []
     modes, missing_left = np.full(len(node), _LEQ, np.uint8), trees.missing_left[node].astype(np.int64)
     splits = np.where(inner[node], trees.threshold[node], 0.0)
+    # only missing values go left, not even −inf
+    modes[splits == -np.inf] = _LT
     for place, k in enumerate(node.tolist()):
         if k in sets:
             levels = np.flatnonzero(sets[k][1:]).astype(np.float64)
@@ -205,7 +207,7 @@ def _tree_attributes(trees: TreeEnsemble) -> dict[str, Any]:
                 modes[place] = _MEMBER
                 members += [*levels.tolist(), np.nan]
             else:
-                splits[place] = -np.inf
+                modes[place], splits[place] = _LT, -np.inf
     attributes = {
         "n_targets": trees.n_outputs,
         "tree_roots": number[trees.tree_start[:-1]].tolist(),

@@ -65,7 +65,7 @@ CASES = [
     (lambda: regress(sample_weight=np.r_[np.ones(N), 0.0, 1.0]), r"sample_weight has 62 entries, but X has 60 rows"),
     (lambda: regress(sample_weight=["heavy"] * N), r"sample_weight must hold numbers"),
     (lambda: regress(sample_weight=np.ones((N, 1))), r"sample_weight has 2 dimensions"),
-    (lambda: classify(sample_weight=C.astype(float)), r"y must have at least 2 classes, but the rows with"),
+    (lambda: classify(sample_weight=C.astype(float)), r"y must have at least 2 classes; the rows with"),
     (lambda: classify(class_weight={0: 1.0}, y=np.where(C, "p", "q")), r"class_weight"),
     (lambda: classify(class_weight="heavy"), r"class_weight"),
     # parameters

@@ -23,7 +23,7 @@ SAMPLE_ROWS = 200_000
 # Rows whose bins make up a feature's content hash.
 _HASHED_ROWS = 1 << 16
 
-_BLOCK_ROWS = 4096
+_BLOCK_ROWS = 1024
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -275,26 +275,31 @@ def _bin_rows(block, start, edges, levels, column, narrow, n_bytes, wide, n_wide
         Filled.
     """
     m, p = block.shape
-    half = edges.shape[1] // 2
-    for i in range(m):
-        row = start + i
-        for j in range(p):
+    n_bits = np.uint64(0)
+    while (np.int64(1) << n_bits) < edges.shape[1]:
+        n_bits += np.uint64(1)
+    zero = np.uint64(0)
+    one = np.uint64(1)
+    for j in range(p):
+        is_narrow = column[j] >= 0
+        place = column[j] if is_narrow else -1 - column[j]
+        for i in range(m):
             x = block[i, j]
-            b = np.int64(0)
-            if x == x:
-                if levels[j] > 0:
-                    b = np.int64(x) + 1
-                else:
-                    step = half
-                    while step > 0:
-                        if edges[j, b + step - 1] < x:
-                            b += step
-                        step >>= 1
-                    b += 1
-            if column[j] >= 0:
-                narrow[row * n_bytes + column[j]] = b
+            b = zero
+            if levels[j] > 0:
+                if x == x:
+                    b = np.uint64(x) + one
             else:
-                wide[row * n_wide - 1 - column[j]] = b
+                # no branch depends on the data: a wrong guess costs more than the eight steps
+                bit = n_bits
+                while bit > zero:
+                    bit -= one
+                    b += np.uint64(edges[j, b + (one << bit) - one] < x) << bit
+                b = (b + one) * np.uint64(x == x)
+            if is_narrow:
+                narrow[(start + i) * n_bytes + place] = b
+            else:
+                wide[(start + i) * n_wide + place] = b
 
 
 def content_hash(

@@ -162,9 +162,9 @@ def _find_positions(block, cut_start, cuts, n_levels, position):
                     length = end - begin
                     while length > 1:
                         half = length >> 1
-                        low += half if cuts[low + half - 1] < x else 0
+                        low += half * np.int64(cuts[low + half - 1] < x)
                         length -= half
-                    low += 1 if cuts[low] < x else 0
+                    low += np.int64(cuts[low] < x)
                     at = low - begin + 1
             position[i, j] = at
 

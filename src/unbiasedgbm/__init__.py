@@ -9,8 +9,22 @@ from unbiasedgbm._version import __version__
 
 if TYPE_CHECKING:
     from unbiasedgbm.callbacks.tuning import suggest_params
+    from unbiasedgbm.ensemble.adapters import ModelMismatchError, UnsupportedModelError
     from unbiasedgbm.estimators import UnbiasedGBMClassifier, UnbiasedGBMRegressor
     from unbiasedgbm.files.model_file import load_model
+    from unbiasedgbm.importance import (
+        FewUsableSplitsWarning,
+        Importance,
+        ImportanceComparison,
+        UnbiasedGainSelector,
+        compare_importances,
+        cross_unbiased_gain,
+        gain_importance,
+        permutation_importance,
+        shap_importance,
+        split_importance,
+        unbiased_gain,
+    )
     from unbiasedgbm.memory import estimate_memory
     from unbiasedgbm.precompile import warmup
     from unbiasedgbm.report.page import write_report
@@ -19,6 +33,19 @@ _HOMES = {
     "UnbiasedGBMClassifier": "unbiasedgbm.estimators",
     "UnbiasedGBMRegressor": "unbiasedgbm.estimators",
     "estimate_memory": "unbiasedgbm.memory",
+    "FewUsableSplitsWarning": "unbiasedgbm.importance",
+    "Importance": "unbiasedgbm.importance",
+    "ImportanceComparison": "unbiasedgbm.importance",
+    "UnbiasedGainSelector": "unbiasedgbm.importance",
+    "compare_importances": "unbiasedgbm.importance",
+    "cross_unbiased_gain": "unbiasedgbm.importance",
+    "gain_importance": "unbiasedgbm.importance",
+    "permutation_importance": "unbiasedgbm.importance",
+    "shap_importance": "unbiasedgbm.importance",
+    "split_importance": "unbiasedgbm.importance",
+    "unbiased_gain": "unbiasedgbm.importance",
+    "ModelMismatchError": "unbiasedgbm.ensemble.adapters",
+    "UnsupportedModelError": "unbiasedgbm.ensemble.adapters",
     "load_model": "unbiasedgbm.files.model_file",
     "suggest_params": "unbiasedgbm.callbacks.tuning",
     "warmup": "unbiasedgbm.precompile",
@@ -26,12 +53,25 @@ _HOMES = {
 }
 
 __all__ = [
+    "FewUsableSplitsWarning",
+    "Importance",
+    "ImportanceComparison",
+    "ModelMismatchError",
     "UnbiasedGBMClassifier",
     "UnbiasedGBMRegressor",
+    "UnbiasedGainSelector",
+    "UnsupportedModelError",
     "__version__",
+    "compare_importances",
+    "cross_unbiased_gain",
     "estimate_memory",
+    "gain_importance",
     "load_model",
+    "permutation_importance",
+    "shap_importance",
+    "split_importance",
     "suggest_params",
+    "unbiased_gain",
     "warmup",
     "write_report",
 ]

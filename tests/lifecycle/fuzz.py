@@ -4,7 +4,7 @@ Half of the mutants keep their old checksum, and must be refused unless nothing 
 new checksum, as an attacker would: they must be refused, or be models that predict without touching memory that is not
 theirs (run with NUMBA_BOUNDSCHECK=1 to see that).
 
-    cd tests && NUMBA_BOUNDSCHECK=1 python -m lifecycle.fuzz --count 1000000
+    cd tests && NUMBA_BOUNDSCHECK=1 python -m lifecycle.fuzz --count 1000000 --output ../docs/lifecycle/fuzz.json
 """
 
 from __future__ import annotations
@@ -12,18 +12,20 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import os
 import random
 import time
 import warnings
 from collections import Counter
 from copy import deepcopy
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lifecycle.samples import mixed_table, models, raw
-from unbiasedgbm import UnbiasedGBMRegressor
+from unbiasedgbm import UnbiasedGBMRegressor, __version__
 from unbiasedgbm.exceptions import ModelFileError
 from unbiasedgbm.files import container
 from unbiasedgbm.files.document import to_json
@@ -184,6 +186,7 @@ def run(count: int, seed: int, report_every: int = 0) -> Counter[str]:
                 spent = time.monotonic() - start
                 print(f"{k + 1} mutants in {spent:.0f} s: {dict(outcomes)}, slowest {slowest:.3f} s", flush=True)
     assert slowest < 5.0, f"a mutant took {slowest:.1f} s"
+    outcomes["slowest in ms of processor time"] = round(1000 * slowest)
     return outcomes
 
 
@@ -191,5 +194,16 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path, help="where the counts go, as JSON")
     arguments = parser.parse_args()
-    print(run(arguments.count, arguments.seed, report_every=max(1, arguments.count // 100)))
+    counts = run(arguments.count, arguments.seed, report_every=max(1, arguments.count // 100))
+    print(counts)
+    if arguments.output is not None:
+        settings = {
+            "mutants": arguments.count,
+            "seed": arguments.seed,
+            "bounds_checked": os.environ.get("NUMBA_BOUNDSCHECK") == "1",
+            "library_version": __version__,
+            "outcomes": dict(sorted(counts.items())),
+        }
+        arguments.output.write_text(json.dumps(settings, indent=2) + "\n")

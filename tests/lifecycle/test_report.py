@@ -179,6 +179,19 @@ def test_themes(browser, reports):
 
 
 @browser_test
+def test_paper_is_white_in_every_theme(browser, reports):
+    path, _, _ = reports["binary"]
+    dark = {"media": "print", "features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    browser.command("Emulation.setEmulatedMedia", dark)
+    browser.open(path)
+    assert browser.run(BACKGROUND) == "rgb(255, 255, 255)"
+    browser.run("document.documentElement.dataset.theme = 'dark'")
+    assert browser.run(BACKGROUND) == "rgb(255, 255, 255)"
+    assert browser.run("return getComputedStyle(document.querySelector('nav')).display") == "none"
+    browser.command("Emulation.setEmulatedMedia", {"media": "", "features": []})
+
+
+@browser_test
 def test_trees_classes_and_curve_answer(browser, reports):
     path, model, _ = reports["multiclass"]
     browser.open(path)

@@ -317,8 +317,8 @@ def importance_table(unbiased: Any, gain: Any, top: int) -> RichTable:
     colours = {"helps": "green", "harms": "red", "unclear": "dim", "unused": "dim"}
     table = RichTable(title="Feature importance", title_justify="left", header_style="bold")
     table.add_column("#", justify="right", style="dim")
-    table.add_column("feature", overflow="fold")
-    for name in ("unbiased gain", "± 95 %", "p adjusted", "plain gain", "its rank"):
+    table.add_column("feature", overflow="fold", min_width=18)
+    for name in ("unbiased gain", "± 95 %", "p adj.", "plain gain", "rank"):
         table.add_column(name, justify="right")
     table.add_column("verdict")
     rank = np.empty(len(gain.importance), dtype=int)

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table as RichTable
 
@@ -315,9 +316,11 @@ def importance_table(unbiased: Any, gain: Any, top: int) -> RichTable:
     from unbiasedgbm.report.importances import verdict
 
     colours = {"helps": "green", "harms": "red", "unclear": "dim", "unused": "dim"}
-    table = RichTable(title="Feature importance", title_justify="left", header_style="bold")
+    table = RichTable(
+        title="Feature importance", title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False
+    )
     table.add_column("#", justify="right", style="dim")
-    table.add_column("feature", overflow="fold", min_width=18)
+    table.add_column("feature", overflow="fold", min_width=16)
     for name in ("unbiased gain", "± 95 %", "p adj.", "plain gain", "rank"):
         table.add_column(name, justify="right")
     table.add_column("verdict")

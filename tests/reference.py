@@ -125,13 +125,10 @@ class Twin:
                 keys.append(g / (h + self.p.cat_smooth))
             order = seen[np.argsort(keys, kind="stable")]
             return [(rows & np.isin(b, order[:k]), known) for k in range(1, len(order))]
-        sides = [rows & (b <= k) for k in seen[:-1]]
+        sides = [rows & (b <= k) for k in seen[:-1] if k > 0]
         if 0 in seen:
-            n_bins = int(self.features[f]["n_bins"])
-            # all values that S1 has on the left, only missing ones on the right: looked at where S1 fills enough bins
-            # for all of them to be scanned, and not if the last value is in the last bin
-            to_the_end = 2 * s1.sum() >= n_bins and seen[-1] < n_bins - 1
-            sides += [rows & (b <= k) & (b > 0) for k in (seen if to_the_end else seen[:-1]) if k > 0]
+            # behind the last one, all values that S1 has are on the left and the missing ones on the right
+            sides += [rows & (b <= k) & (b > 0) for k in seen if k > 0]
         return [(side, rows) for side in sides]
 
     def candidate(self, f, node):
@@ -224,10 +221,10 @@ def check_tree(boosted, grown, twin, groups=None):
         # leaf-wise: the best of all leaves was split
         assert scores[k] >= p.min_split_gain - 1e-9
         assert close(scores[k], max(scores.values()))
-        assert close(tree.score[k], scores[k])
         best, _ = twin.score(node)
         mine = node.candidates[chosen]
         assert mine is not None, "the engine split where there is no split"
+        assert close(tree.score[k], mine.accept + twin.node_bonus[twin.bucket(node)])
         assert close(mine.select, node.candidates[best].select)
         left = goes_left(tree, k, X) & rows[k]
         in_tree = twin.role < 3

@@ -153,3 +153,14 @@ def test_all_frames_give_the_same_model(n_classes):
     codes = X.copy()
     numbers = UnbiasedGBMClassifier(n_estimators=8, categorical_features=[4, 5], n_jobs=1).fit(codes, c)
     np.testing.assert_array_equal(numbers.predict_proba(codes), models[0].predict_proba(pandas))
+
+
+def test_missing_values_alone_are_told_from_the_lowest_value():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=600)
+    x[:200], x[200:230] = np.nan, -np.inf
+    y = np.where(np.isnan(x), 5.0, 0.0) + rng.normal(size=600) * 0.1
+    model = UnbiasedGBMRegressor(split_rule="standard", n_estimators=1, num_leaves=2, learning_rate=1.0, n_jobs=1)
+    model.fit(x[:, None], y)
+    missing, lowest, middle, highest = model.predict([[np.nan], [-np.inf], [0.0], [np.inf]])
+    assert lowest == middle == highest < 1 < missing

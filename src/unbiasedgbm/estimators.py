@@ -217,7 +217,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
         counts = rows.counts()
         n_rows = len(rows.y) if counts is None else int(counts.sum(dtype=np.int64))
         ratio = check_role_ratio(self.role_ratio)
-        rule = usable_rule(self.split_rule, ratio, n_rows, self.min_samples_leaf)
+        rule = usable_rule(self.split_rule, ratio, n_rows * self.subsample, self.min_samples_leaf)
         same_name = {
             name: getattr(self, name)
             for name in (
@@ -376,7 +376,7 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
     min_child_weight : float, default=1e-3
         Sum of hessians that both children must have.
     min_split_gain : float, default=0.0
-        Score that a split must reach; may be negative.
+        Score that a split must exceed; may be negative.
     reg_lambda : float, default=1.0
     max_bins : int, default=128
     subsample, colsample_bytree, colsample_bynode : float, default=1.0

@@ -106,7 +106,7 @@ _SHARED = (
         "min_split_gain",
         "float",
         0.0,
-        "Score that a split must reach. Zero is where a useless split scores on average, for every rule but "
+        "Score that a split must exceed. Zero is where a useless split scores on average, for every rule but "
         "'standard'; may be negative, and -inf turns the limit off.",
     ),
     Parameter("reg_lambda", "float", 1.0, "L2 penalty on leaf values, added to hessian sums.", low=0),

@@ -130,3 +130,12 @@ def test_fifty_classes():
     X = np.column_stack([c + rng.normal(size=1500) * 0.1, rng.normal(size=1500)])
     model = UnbiasedGBMClassifier(n_estimators=10, learning_rate=0.3, split_rule="standard", n_jobs=1).fit(X, c)
     assert model.score(X, c) > 0.9
+
+
+@pytest.mark.parametrize("rule", ALL_RULES)
+def test_a_constant_target_grows_no_tree(rule):
+    X = np.random.default_rng(0).normal(size=(200, 3))
+    model = UnbiasedGBMRegressor(split_rule=rule, n_estimators=100, n_jobs=1).fit(X, np.full(200, 3.0))
+    assert (model.ensemble_.feature == -1).all()
+    assert model.n_iter_ < 100
+    np.testing.assert_array_equal(model.predict(X), 3.0)

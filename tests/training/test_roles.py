@@ -27,12 +27,11 @@ def test_shares(rule, ratio, expected):
 
 
 @pytest.mark.parametrize("rule", ALL_RULES)
-@pytest.mark.parametrize("subsample", [1.0, 0.3])
-def test_ends(rule, subsample):
+def test_ends(rule):
     shares = role_shares(rule, None)
-    ends = role_ends(shares, subsample)
-    np.testing.assert_allclose(np.diff(ends, prepend=0.0), [*shares * subsample, 1 - subsample], atol=1e-15)
-    assert ends[3] == 1.0
+    ends = role_ends(shares)
+    np.testing.assert_allclose(np.diff(ends, prepend=0.0), shares, atol=1e-15)
+    assert ends[2] == 1.0
 
 
 @pytest.mark.parametrize("rule", ALL_RULES)
@@ -102,3 +101,20 @@ class TestSmallTables:
 
 def test_every_rule_has_a_ratio():
     assert set(DEFAULT_RATIO) == set(ALL_RULES)
+
+
+def test_rows_are_left_out_anew_for_every_tree_also_where_roles_are_not():
+    X, y = mixed_table(500)
+    boosted = booster(X, y, split_rule="merged", role_draw="fit", subsample=0.5)
+    used = np.zeros(len(y), bool)
+    for _ in range(20):
+        boosted.iterate()
+        used |= boosted.roles() < 3
+    # a row is left out of all twenty trees with a probability of 2 ** -20
+    assert used.all()
+
+
+def test_subsample_counts_against_small_tables():
+    X, y = mixed_table(300)
+    model = UnbiasedGBMRegressor(n_estimators=2, subsample=0.1, n_jobs=1).fit(X, y)
+    assert model.split_rule_ == "standard"

@@ -46,7 +46,7 @@ class TreeEnsemble:
     value : ndarray of shape (n_nodes,), float64
         What a leaf adds, learning rate included; 0 for inner nodes.
     cover : ndarray of shape (n_nodes,), float64
-        Training rows, by weight.
+        Training rows, not counting those left out of the tree.
     score : ndarray of shape (n_nodes,), float64
         What the node's split (for leaves: its best candidate) was judged by; 0 where there was none.
     """

@@ -197,8 +197,6 @@ def _tree_attributes(trees: TreeEnsemble) -> dict[str, Any]:
     members: list[float] = []
     modes, missing_left = np.full(len(node), _LEQ, np.uint8), trees.missing_left[node].astype(np.int64)
     splits = np.where(inner[node], trees.threshold[node], 0.0)
-    # only missing values go left, not even −inf
-    modes[splits == -np.inf] = _LT
     for place, k in enumerate(node.tolist()):
         if k in sets:
             levels = np.flatnonzero(sets[k][1:]).astype(np.float64)

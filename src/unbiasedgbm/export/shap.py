@@ -179,9 +179,7 @@ def _write_tree(
         if rank is None:
             places = _two_children(pages, place, trees.cover[child : child + 2])
             default = places[0] if trees.missing_left[node] else places[1]
-            # at −inf only missing values go left: nothing is ≤ NaN
-            threshold = float(trees.threshold[node])
-            pages.branch(place, j, np.nan if threshold == -np.inf else threshold, places, default)
+            pages.branch(place, j, float(trees.threshold[node]), places, default)
             todo += [(child + side, places[side], stretch) for side in (0, 1)]
             continue
         low, high = stretch.get(j, (0, len(rank) - 1))

@@ -67,8 +67,7 @@ def to_treelite(model: Any) -> Any:
                     feature_id=int(trees.feature[node]),
                     threshold=float(trees.threshold[node]),
                     default_left=bool(trees.missing_left[node]),
-                    # at −inf only missing values go left
-                    opname="<" if trees.threshold[node] == -np.inf else "<=",
+                    opname="<=",
                     left_child_key=left,
                     right_child_key=left + 1,
                 )

@@ -434,7 +434,7 @@ class Booster:
         """Add the worth of every split made, and of every candidate that was turned away (the paper's Remark)."""
         feature = node["feature"]
         made = node["left"] >= 0
-        counted = made | ((feature >= 0) & (node["score"] < self.parameters.min_split_gain))
+        counted = made | ((feature >= 0) & (node["score"] <= self.parameters.min_split_gain))
         worth = node["worth"][counted]
         if self._memory.code == EVIDENCE:
             worth = 0.5 * dispersion * worth
@@ -459,9 +459,10 @@ class Booster:
             set_start[categorical] = np.cumsum(set_words[categorical]) - set_words[categorical]
             levels = self._memory.nodes.levels
             sets = np.concatenate([levels[k, : set_words[k]] for k in np.flatnonzero(categorical)])
-        # bin 0 on the left and all values on the right: only missing values go left
-        cut = inner & ~categorical & (bins > 0)
-        threshold = np.where(inner & ~categorical, -np.inf, 0.0)
+        # the last bin has no upper edge: all values on the left, missing ones on the right
+        open_end = inner & ~categorical & (bins == self.mapper.n_bins[feature] - 1)
+        cut = inner & ~categorical & ~open_end
+        threshold = np.where(open_end, np.inf, 0.0)
         threshold[cut] = edges[start[feature[cut]] + bins[cut] - 1]
         tree = Tree(
             output=output,

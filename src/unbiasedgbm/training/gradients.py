@@ -73,8 +73,11 @@ class Packing(NamedTuple):
 
 
 def count_bits(min_samples_leaf: int) -> int:
-    """Bits of the count field: room for twice the number that a child must have."""
-    return max(10, int(min_samples_leaf).bit_length() + 1)
+    """Bits of the count field: room for twice the number that a child must have, as far as the hessian's field allows.
+
+    Numbers beyond are judged by their hessians alone: see `splitting.enough_rows`.
+    """
+    return min(max(10, int(min_samples_leaf).bit_length() + 1), 16)
 
 
 def choose_packing(sum_g: float, sum_h: float, n_rows: int, bits: int) -> Packing:
@@ -147,31 +150,38 @@ def sum_rows(g, h, weight, begin, end, unit_g, unit_h, unit_g2, unit_h2, sums):
 
 
 @kernel
-def draw_roles(key, share, begin, end, roles, counts):
+def draw_roles(key, share, sample_key, subsample, begin, end, roles, counts):
     """Draw the roles of a block of rows.
 
     Parameters
     ----------
     key : uint64
-    share : ndarray of shape (4,), float64
-        Upper ends of the roles in [0, 1]: S1, S2, S3; beyond, the row is left out of this tree.
+    share : ndarray of shape (3,), float64
+        Upper ends of the roles S1, S2, S3 in [0, 1].
+    sample_key : uint64
+    subsample : float
+        Share of the rows that are not left out of this tree.
     begin, end : int
     roles : ndarray of shape (n,), uint8
         Filled: 0, 1, 2 for S1, S2, S3, and 3 for rows left out.
     counts : ndarray of shape (4,), int64
         Filled: rows in each role.
     """
-    s1, s2, s3 = share[0], share[1], share[2]
+    s1, s2 = share[0], share[1]
+    sampled = subsample < 1.0
     n1 = np.int64(0)
     n2 = np.int64(0)
     n3 = np.int64(0)
     for i in range(np.uint64(begin), np.uint64(end)):
         u = np.float64(hash64(key, i) >> _ROLE_BITS) * _ROLE_UNIT
-        a, b, c = np.int64(u >= s1), np.int64(u >= s2), np.int64(u >= s3)
-        roles[i] = a + b + c
+        out = np.int64(0)
+        if sampled:
+            out = np.int64(np.float64(hash64(sample_key, i) >> _ROLE_BITS) * _ROLE_UNIT >= subsample)
+        a, b = np.int64(u >= s1) | out, np.int64(u >= s2) | out
+        roles[i] = a + b + out
         n1 += a
         n2 += b
-        n3 += c
+        n3 += out
     counts[0] = end - begin - n1
     counts[1] = n1 - n2
     counts[2] = n2 - n3

@@ -229,7 +229,7 @@ def _redraw_roles(nodes, k, share, key, rows, spare):
         first = at
         for i in range(begin, end):
             draw = hash64(key ^ np.uint64(k), np.uint64(rows[i])) >> np.uint64(40)
-            u = np.float64(draw) * (1.0 / (1 << 24)) * share[2]
+            u = np.float64(draw) * (1.0 / (1 << 24))
             if u >= lower and u < share[role]:
                 spare[at] = rows[i]
                 at += 1
@@ -332,7 +332,7 @@ def grow(
     features : ndarray of shape (p,), FEATURE
     groups : ndarray of shape (n_groups, p), uint8
         Members of the interaction groups; no rows without constraints.
-    share : ndarray of shape (4,), float64
+    share : ndarray of shape (3,), float64
         Upper ends of the roles, for `role_draw_node`.
     packed : ndarray of shape (n,), int64
     rows, spare : ndarrays of shape (n,), uint32
@@ -355,7 +355,7 @@ def grow(
             best = np.int64(-1)
             if state[N_LEAVES] < limits.num_leaves:
                 for k in range(state[N_NODES]):
-                    ready = node[k].left < 0 and node[k].feature >= 0 and node[k].score >= limits.min_split_gain
+                    ready = node[k].left < 0 and node[k].feature >= 0 and node[k].score > limits.min_split_gain
                     if ready and (best < 0 or node[k].score > node[best].score):
                         best = k
             if best < 0:
@@ -430,7 +430,7 @@ def grow(
                         out,
                     )
                 _settle(nodes, k, features, rule, limits.n_bins, evidence, hist, scratch, out)
-                if node[k].feature < 0 or node[k].score < limits.min_split_gain:
+                if node[k].feature < 0 or node[k].score <= limits.min_split_gain:
                     _free_slot(nodes, k, free, state)
             state[SCANNED] = 0
             state[STAGE] = _SCAN_LARGE if stage == _SCAN_SMALL else _PICK

@@ -42,7 +42,7 @@ def n_roles(split_rule: str) -> int:
 
 
 def usable_rule(split_rule: str, role_ratio: Sequence[float] | None, n_rows: float, min_samples_leaf: int) -> str:
-    """The rule that a table of ``n_rows`` can carry: the one asked for, or `standard`.
+    """The rule that trees of ``n_rows`` can carry: the one asked for, or `standard`.
 
     The one rule for small tables: every role must expect at least four times `min_samples_leaf` rows, so that a split
     with enough rows on both sides is a choice and not the only one left. A ratio that was asked for is never silently
@@ -65,12 +65,8 @@ def usable_rule(split_rule: str, role_ratio: Sequence[float] | None, n_rows: flo
     return "standard"
 
 
-def role_ends(shares: npt.NDArray[np.float64], subsample: float) -> npt.NDArray[np.float64]:
-    """Upper ends of the roles in [0, 1], shape (4,); rows beyond the third are left out of a tree."""
-    ends = np.cumsum(shares) * subsample
-    ends[2] = subsample
-    if shares[2] == 0.0:
-        ends[1] = subsample
-    if shares[1] == 0.0:
-        ends[0] = subsample
-    return np.append(ends, 1.0)
+def role_ends(shares: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Upper ends of the roles in [0, 1], shape (3,)."""
+    ends = np.cumsum(shares)
+    ends[np.flatnonzero(shares)[-1] :] = 1.0  # whatever rounding did
+    return ends

@@ -24,6 +24,9 @@ FloatArray = npt.NDArray[np.float64]
 
 _MAX_COUNT = 65_535
 
+# Weights that add up to more are no counts: their sum would leave no room for hessians in a packed word.
+_MOST_COUNTED = 2.0**32
+
 
 @dataclass(frozen=True)
 class Rows:
@@ -50,6 +53,8 @@ class Rows:
         """Rows that each row stands for: its weight, if all weights are whole numbers."""
         weight = self.sample_weight
         if weight is None or float(weight.max()) == 1.0 or (weight != np.floor(weight)).any():
+            return None
+        if float(weight.sum()) > _MOST_COUNTED:
             return None
         return np.minimum(weight, _MAX_COUNT).astype(np.uint16)
 

@@ -422,20 +422,22 @@ def scan_features(begin, end, hist, origin, size, n_search, features, allowed, b
             skip1 = hist[at1] if side == 1 else np.int64(0)
             skip2 = hist[at2] if side == 1 and two else np.int64(0)
             skip3 = hist[at3] if side == 1 and three else np.int64(0)
+            # missing values alone on a side: all values left, they right; so the last cut is one only with them right
+            n_cuts = m - 1 + side
             # rows only get more from the left and fewer to the right: the cuts with enough on both sides are a range
             first = np.int64(0)
             sum2 = -skip2
             sum3 = -skip3
-            while first < m - 1:
+            while first < n_cuts:
                 if two:
                     sum2 += role_sum(hist, at2, order, first, first + 1, categorical)
                 if three:
                     sum3 += role_sum(hist, at3, order, first, first + 1, categorical)
-                filled = categorical or hist[at1 + np.uint64(order[first])] != 0
+                filled = categorical or (order[first] > 0 and hist[at1 + np.uint64(order[first])] != 0)
                 if filled and side_is_large(prefix[first] - skip1, sum2, sum3, rule):
                     break
                 first += 1
-            last = m - 1
+            last = n_cuts
             sum2 = skip2
             sum3 = skip3
             bin_end = n

@@ -38,7 +38,7 @@ _ASK_PAIRS = 700_000
 _ASK_BINS = 40_000
 
 # Streams of random bits.
-STREAM_ROLES, _STREAM_COLUMNS = 0, 3
+STREAM_ROLES, _STREAM_COLUMNS, _STREAM_SAMPLE = 0, 3, 4
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Workspace:
         self.code = SPLIT_RULES[parameters.split_rule]
         shares = role_shares(parameters.split_rule, parameters.role_ratio)
         self.n_roles = int((shares > 0).sum())
-        self.share = role_ends(shares, parameters.subsample)
+        self.share = role_ends(shares)
         self.blocks = pool.blocks(n, BLOCK_ROWS)
         # rows
         self.weight = np.empty(0) if data.sample_weight is None else data.sample_weight
@@ -160,14 +160,18 @@ class Workspace:
     def draw_roles(self, parameters: TrainingParameters, number: int) -> list[int]:
         """Draw a tree's roles and sort its rows by them; returns the rows of each role."""
         n = len(self.rows)
-        if self.share[0] == 1.0:
+        if self.share[0] == 1.0 and parameters.subsample == 1.0:
             self.rows[:] = np.arange(n, dtype=np.uint32)
             return [n, 0, 0, 0]
         key = hash_key(parameters.seed, STREAM_ROLES, 0 if parameters.role_draw == "fit" else number + 1)
+        sample_key = hash_key(parameters.seed, _STREAM_SAMPLE, number)
         counts = np.zeros((len(self.blocks), 4), np.int64)
         self.pool.run(
             draw_roles,
-            [(key, self.share, begin, end, self.roles, counts[k]) for k, (begin, end) in enumerate(self.blocks)],
+            [
+                (key, self.share, sample_key, parameters.subsample, begin, end, self.roles, counts[k])
+                for k, (begin, end) in enumerate(self.blocks)
+            ],
         )
         total = counts.sum(axis=0)
         place = total.cumsum() - total + counts.cumsum(axis=0) - counts

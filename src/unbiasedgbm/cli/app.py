@@ -317,11 +317,11 @@ def importance_table(unbiased: Any, gain: Any, top: int) -> RichTable:
 
     colours = {"helps": "green", "harms": "red", "unclear": "dim", "unused": "dim"}
     table = RichTable(
-        title="Feature importance", title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False
+        title="Unbiased gain and plain gain", title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False
     )
     table.add_column("#", justify="right", style="dim")
     table.add_column("feature", overflow="fold", min_width=16)
-    for name in ("unbiased gain", "± 95 %", "p adj.", "plain gain", "rank"):
+    for name in ("unbiased", "± 95 %", "p adj.", "plain", "rank"):
         table.add_column(name, justify="right")
     table.add_column("verdict")
     rank = np.empty(len(gain.importance), dtype=int)

@@ -81,7 +81,7 @@ def test_a_split_of_missing_values_from_all_others():
     assert np.inf in model.ensemble_.threshold
     probe = np.array([[np.nan], [-1e308], [0.0], [np.inf]])
     expected = model.predict(probe)
-    assert expected[0] > expected[1] == expected[2] == expected[3]
+    assert expected[0] > expected[1:].max()
     np.testing.assert_allclose(run_onnx(model, {"X": probe})["prediction"][:, 0], expected, rtol=1e-12)
     np.testing.assert_allclose(treelite.gtil.predict(to_treelite(model), probe).ravel(), expected, rtol=1e-12)
     explained = to_shap(model)

@@ -74,4 +74,4 @@ def test_one_thread_starts_nothing():
     threads._forget()
     Pool(1).run(lambda k: k, [(1,), (2,)])
     Pool(4).run(lambda k: k, [(1,)])
-    assert threads._executor is None
+    assert threads._n_workers == 0

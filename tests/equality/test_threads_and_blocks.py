@@ -26,6 +26,7 @@ def small_blocks(monkeypatch):
         monkeypatch.setattr(workspace, "BLOCK_ROWS", rows)
         monkeypatch.setattr(booster_module, "BLOCK_ROWS", rows)
         monkeypatch.setattr(workspace, "_ASK_PAIRS", 10)
+        monkeypatch.setattr(workspace, "_ASK_ROWS", 10)
         monkeypatch.setattr(workspace, "_ASK_BINS", 10)
         monkeypatch.setattr(binning, "_BLOCK_ROWS", rows)
         monkeypatch.setattr(predict, "_BLOCK_ROWS", rows)

@@ -24,6 +24,7 @@ def pool_paths(monkeypatch):
     """Small tables go to the pool."""
     monkeypatch.setattr(workspace, "BLOCK_ROWS", 40)
     monkeypatch.setattr(workspace, "_ASK_PAIRS", 10)
+    monkeypatch.setattr(workspace, "_ASK_ROWS", 10)
     monkeypatch.setattr(workspace, "_ASK_BINS", 10)
 
 

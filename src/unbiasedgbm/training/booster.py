@@ -54,8 +54,9 @@ _MAX_GRADIENT = float(np.finfo(np.float32).max)
 # Streams of random bits.
 _STREAM_ROWS, _STREAM_NODES = 1, 2
 
-# Rows whose gradients are computed together: they should stay in the nearer caches.
-_GRADIENT_ROWS = 8192
+# Rows whose gradients are computed together: few enough for the nearer caches, and so many that two threads do not
+# spend their time handing the interpreter lock to each other.
+_GRADIENT_ROWS = 32768
 
 
 @dataclass

@@ -76,7 +76,9 @@ class Limits(NamedTuple):
     role_draw_node: bool
     draw_key: np.uint64
     ask_rows: int
-    """Nodes of at least so many rows are asked for."""
+    """Histograms of nodes of at least so many rows are asked for."""
+    ask_partition: int
+    """So are partitions of at least so many rows."""
     ask_bins: int
     """So are scans of at least so many bins."""
     n_bins: int
@@ -362,7 +364,7 @@ def grow(
                 return DONE
             state[NODE] = best
             state[STAGE] = _CHILDREN
-            if node[best].n_rows >= limits.ask_rows:
+            if node[best].n_rows >= limits.ask_partition:
                 state[REQUEST] = best
                 return ASK_PARTITION
             _partition(nodes, best, bins, features, rows, spare)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -33,8 +34,10 @@ BLOCK_ROWS = 16_384
 # Memory for histograms beyond which the least promising leaves lose theirs.
 HIST_BYTES = 512 << 20
 
-# A question to the pool costs about as much as so many (row, feature) pairs of a histogram, or so many bins of a scan.
-_ASK_PAIRS = 700_000
+# Below so many (row, feature) pairs of a histogram, rows of a partition, or bins of a scan, a question to the pool
+# costs more than it saves.
+_ASK_PAIRS = 1_000_000
+_ASK_ROWS = 100_000
 _ASK_BINS = 40_000
 
 # Streams of random bits.
@@ -153,6 +156,7 @@ class Workspace:
             role_draw_node=parameters.role_draw == "node",
             draw_key=draw_key,
             ask_rows=1 << 62 if alone else max(BLOCK_ROWS // 4, _ASK_PAIRS // p),
+            ask_partition=1 << 62 if alone else _ASK_ROWS,
             ask_bins=1 << 62 if alone else _ASK_BINS,
             n_bins=self.hist_size,
         )
@@ -192,15 +196,15 @@ class Workspace:
 
     # -- answers to the grower ---------------------------------------------------------------------------------------
 
-    def _segments(self, node: int, smallest: int) -> list[tuple[int, int, int]]:
-        """Blocks (role, begin, end) of a node's rows, none of which has rows of two roles."""
+    def _segments(self, node: int) -> list[tuple[int, int, int]]:
+        """Blocks (role, begin, end) of a node's rows, one a thread for each role."""
         segments = []
         begin = int(self.nodes.node[node]["begin"])
         for role in range(4):
             count = int(self.nodes.count[node, role])
-            for first, last in self.pool.blocks(count, smallest):
-                if last > first:
-                    segments.append((role, begin + first, begin + last))
+            n_parts = max(1, min(self.pool.n_threads, count // BLOCK_ROWS))
+            edges = [begin + count * k // n_parts for k in range(n_parts + 1)]
+            segments += [(role, first, last) for first, last in pairwise(edges) if last > first]
             begin += count
         return segments
 
@@ -217,7 +221,7 @@ class Workspace:
             nodes.levels,
             node,
         )
-        segments = self._segments(node, BLOCK_ROWS)
+        segments = self._segments(node)
         n_left = self.pool.run(
             split_rows_alone, [(*rule, self.rows, begin, end, self.spare) for _, begin, end in segments]
         )

@@ -24,7 +24,7 @@ class AdapterContract:
 
     def build(self, case: str) -> Any:
         """An untrained model of the case."""
-        raise NotImplementedError
+        raise NotImplementedError  # each reader says how its models are made
 
     def table(self, X: Any, case: str) -> Any:
         """The mixed table as this case can take it."""

@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test lint bench docs clean
+.PHONY: demo test lint bench figures docs clean
 
 $(STAMP): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -28,8 +28,11 @@ lint: $(STAMP)
 bench: $(STAMP)  ## speed and memory against the peers, written to benchmarks/results/
 	$(BIN)/python -m benchmarks
 
-docs: $(STAMP)
-	$(BIN)/mkdocs build --strict
+figures: $(STAMP)  ## tables and figures of README and docs, from the committed results
+	$(BIN)/python -m tools
+
+docs: $(STAMP)  ## the documentation as a site, in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,1 @@
+"""What is written from files: `python -m tools` fills the generated parts of README and docs, and draws the figures."""

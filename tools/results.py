@@ -1,0 +1,57 @@
+"""The committed results that tables and figures are made of."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+ROOT = Path(__file__).parents[1]
+BENCHMARKS = ROOT / "benchmarks" / "results"
+STUDY = ROOT / "experiments" / "results"
+
+
+@cache
+def benchmark(name: str) -> Any:
+    """A file of `python -m benchmarks`."""
+    return json.loads((BENCHMARKS / f"{name}.json").read_text("utf-8"))
+
+
+@cache
+def validation() -> Any:
+    """What `docs/importance/validate.py` found."""
+    return json.loads((ROOT / "docs" / "importance" / "validation.json").read_text("utf-8"))
+
+
+@cache
+def untuned() -> pd.DataFrame:
+    """The untuned comparison: our defaults and the rivals, one line a measurement, with the table's half."""
+    from experiments.catalogue import TableSource
+    from experiments.methods import UNTUNED
+    from experiments.reports.rows import measured
+    from experiments.store import Store
+
+    # files of variants hold trials of other defaults
+    files = [file for file in sorted(STUDY.glob("untuned-*.jsonl.gz")) if "variants" not in file.name]
+    rows = Store(files[-1], also=files[:-1]).rows("untuned")
+    tables = TableSource()
+    frame = measured(row for row in rows if row["method"] in UNTUNED)
+    halves = {name: tables.entry(name).half for name in frame["table"].unique()}
+    return frame.assign(half=frame["table"].map(halves))
+
+
+@cache
+def toy() -> dict[str, Any]:
+    """The paper's example: gain and unbiased gain by number of trees, arrays of shape (repeats, 3)."""
+    import numpy as np
+    from experiments.store import Store
+
+    rows = Store(STUDY / "toy.jsonl.gz").rows("toy")
+    found: dict[str, Any] = {}
+    for key in ("gain", "unbiased_gain"):
+        for method in ("1 tree", "100 trees"):
+            found[f"{key}, {method}"] = np.concatenate([row[key] for row in rows if row["method"] == method])
+    return found

@@ -1,0 +1,289 @@
+"""The generated parts of README and docs, by name; each function writes one from committed results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pandas as pd
+
+from tools import results
+
+TABLES: dict[str, Callable[[], str]] = {}
+
+OURS = "unbiasedgbm"
+PEERS = {"catboost": "CatBoost", "lightgbm": "LightGBM", "xgboost": "XGBoost", "hist_gradient_boosting": "sklearn HGB"}
+# How the benchmark calls them.
+BENCHMARKED = {
+    "CatBoost": "CatBoost",
+    "LightGBM": "LightGBM",
+    "XGBoost": "XGBoost hist",
+    "sklearn HGB": "scikit-learn HGB",
+}
+
+
+def generated(function: Callable[[], str]) -> Callable[[], str]:
+    """Enter a function by its name."""
+    TABLES[function.__name__] = function
+    return function
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown, the first column on the left and numbers on the right."""
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+# -- accuracy --------------------------------------------------------------------------------------------------------
+
+
+def _ranks(half: str | None) -> tuple[pd.Series, int]:
+    """Average rank of every method over the tables that all have finished, and the number of these tables."""
+    from experiments.reports.untuned import overall_ranks
+
+    frame = results.untuned()
+    table = overall_ranks(frame if half is None else frame[frame["half"] == half])
+    return table.mean(), len(table)
+
+
+def _auc() -> pd.DataFrame:
+    """Mean AUC of every method on every binary table that all have finished."""
+    from experiments.reports.rows import complete, scores
+
+    frame = results.untuned()
+    return complete(scores(frame[frame["task"] == "binary"], "test_auc"))
+
+
+def _digests() -> list[str]:
+    """States of our code that the untuned rows were measured with."""
+    frame = results.untuned()
+    versions = frame.loc[frame["method"] == OURS, "versions"]
+    return sorted({version[OURS] for version in versions})
+
+
+@generated
+def accuracy() -> str:
+    """Average ranks, mean AUC and tests of all methods of the untuned comparison."""
+    from experiments.methods import title
+    from experiments.reports.markdown import p_value
+    from experiments.statistics import wilcoxon_against
+
+    (everywhere, n_all), (checked, n_check), auc = _ranks(None), _ranks("check"), _auc()
+    tests = wilcoxon_against(auc, OURS, greater_is_better=True)
+    rows = []
+    for method in everywhere.sort_values().index:
+        won, p = "–", "–"
+        if method != OURS:
+            test = tests.loc[method]
+            won, p = f"{test.won:.0f} / {test.lost:.0f} / {test.tied:.0f}", p_value(test.p)
+        cells = [f"{everywhere[method]:.2f}", f"{checked[method]:.2f}", f"{auc[method].mean():.4f}", won, p]
+        rows.append([title(method), *cells])
+    head = [
+        "method, at its defaults", f"rank, {n_all} tables", f"rank, check half, {n_check}", f"AUC, {len(auc)} binary",
+        "AUC: we won / lost / tied", "Wilcoxon p",
+    ]  # fmt: skip
+    return markdown(head, rows)
+
+
+@generated
+def against_catboost() -> str:
+    """Whether the difference to the nearest of the big three is significant."""
+    from experiments.statistics import wilcoxon_against
+
+    test = wilcoxon_against(_auc(), OURS, greater_is_better=True).loc["catboost"]
+    verdict = "not significant" if test.p >= 0.05 else "significant"
+    return f"the difference to CatBoost is {verdict} (AUC, p = {test.p:.2g})"
+
+
+@generated
+def accuracy_state() -> str:
+    """Which state of our code the accuracy belongs to."""
+    return ", ".join(f"`{digest}`" for digest in _digests())
+
+
+# -- speed -----------------------------------------------------------------------------------------------------------
+
+
+def _rows(section: str, model: str = "UnbiasedGBM") -> list[dict[str, Any]]:
+    return [row for row in results.benchmark(section)["rows"] if row["model"] == model]
+
+
+def _size(row: dict[str, Any]) -> str:
+    return f"{row['rows']:,} × {row['features']}, {row['leaves']} leaves"
+
+
+def _ratio(row: dict[str, Any], peer: str) -> str:
+    ratio = row["ratio"].get(BENCHMARKED[peer])
+    return "–" if ratio is None else f"{ratio:.2f}"
+
+
+def _span(section: str, peer: str) -> str:
+    """Smallest and largest share of a peer's time or memory over the rows of a section."""
+    shares = [row["ratio"][BENCHMARKED[peer]] for row in _rows(section) if BENCHMARKED[peer] in row["ratio"]]
+    if not shares:
+        return "not measured"
+    low, high = f"{min(shares):.2f}", f"{max(shares):.2f}"
+    return low if low == high else f"{low} to {high}"
+
+
+@generated
+def measured() -> str:
+    """The table on the first screen: accuracy of all, and our time and memory as shares of each peer's."""
+    (ranks, n_tables), auc = _ranks(None), _auc()
+    lines = [["**UnbiasedGBM**", f"**{ranks[OURS]:.2f}**", f"**{auc[OURS].mean():.3f}**", "1", "1", "1"]]
+    for name, peer in PEERS.items():
+        shares = [_span(section, peer) for section in ("fit", "predict", "memory")]
+        lines.append([peer, f"{ranks[name]:.2f}", f"{auc[name].mean():.3f}", *shares])
+    lines[1:] = sorted(lines[1:], key=lambda line: float(line[1]))
+    head = [
+        "all at their defaults", f"average rank, {n_tables} tables", f"mean AUC, {len(auc)} binary tables",
+        "our fit time ÷ theirs", "our predict time ÷ theirs", "our memory ÷ theirs",
+    ]  # fmt: skip
+    return markdown(head, lines)
+
+
+def _times(section: str, first: str) -> str:
+    rows = results.benchmark(section)["rows"]
+    peers = [peer for peer, name in BENCHMARKED.items() if any(name in row["ratio"] for row in rows)]
+    lines = []
+    for row in rows:
+        rule = "`standard`" if row["model"].endswith("standard") else "`evidence`"
+        trees = f"{row['trees']} trees, {row['threads']} thread{'s' * (row['threads'] > 1)}"
+        lines.append([_size(row), trees, rule, *(_ratio(row, peer) for peer in peers), f"{row['goal']:g}"])
+    return markdown([first, "ensemble", "rule", *peers, "goal (LightGBM)"], lines)
+
+
+@generated
+def fit_times() -> str:
+    """Time to fit."""
+    return _times("fit", "table")
+
+
+@generated
+def predict_times() -> str:
+    """Time to predict."""
+    return _times("predict", "rows × features")
+
+
+@generated
+def memory() -> str:
+    """Peak memory of a fit."""
+    lines = []
+    for row in _rows("memory"):
+        peaks = ", ".join(f"{name} {value} MiB" for name, value in row["mebibytes"].items())
+        lines.append([_size(row), peaks, f"{row['ratio']['LightGBM']:.2f}"])
+    return markdown(["fit", "peak above the table", "share of LightGBM's"], lines)
+
+
+@generated
+def cold_start() -> str:
+    """Seconds of the first fit of a process."""
+    lines = []
+    for row in results.benchmark("cold")["rows"]:
+        seconds = row["seconds"]
+        lines.append(
+            [row["model"], *(f"{seconds[step]:.1f} s" for step in ("import", "estimators", "fit and predict"))]
+        )
+    return markdown(["kernels", "import unbiasedgbm", "import the estimators", "first fit and predict"], lines)
+
+
+@generated
+def compile_seconds() -> str:
+    """Seconds that the very first fit spends, mostly compiling."""
+    row = results.benchmark("cold")["rows"][0]
+    return f"{row['seconds']['fit and predict']:.0f}"
+
+
+@generated
+def import_seconds() -> str:
+    """Seconds to import the estimators."""
+    return f"{results.benchmark('cold')['rows'][-1]['seconds']['estimators']:.0f}"
+
+
+@generated
+def versions() -> str:
+    """What the speed was measured with."""
+    setting = results.benchmark("fit")["setting"]
+    packages = ", ".join(f"{name} {number}" for name, number in setting["versions"].items())
+    return f"{setting['cores']} cores, Python {setting['python']}, {packages}"
+
+
+# -- importance ------------------------------------------------------------------------------------------------------
+
+
+def _noise(section: str) -> list[dict[str, float]]:
+    """Rows of the useless features: all but the first of every case."""
+    cases = results.validation()[section].values()
+    return [row for case in cases for row in list(case.values())[1:]]
+
+
+@generated
+def null_z() -> str:
+    """Z-scores of noise in one-tree models."""
+    rows = _noise("one_tree")
+    means, spreads = [row["mean_z"] for row in rows], [row["sd_z"] for row in rows]
+    return f"mean {_signed(min(means))} to {_signed(max(means))}, spread {min(spreads):.2f} to {max(spreads):.2f}"
+
+
+@generated
+def null_rejections() -> str:
+    """How often the 5 % test calls noise useful, with one tree and with thirty."""
+    one, many = (max(row["rejected"] for row in _noise(section)) for section in ("one_tree", "many_trees"))
+    return f"at most {one:.1%} of the time with one tree and {many:.1%} with thirty".replace("%", " %")
+
+
+@generated
+def coverage() -> str:
+    """Coverage of the 95 % intervals."""
+    shares = [case["covered"] for case in results.validation()["coverage"].values() if isinstance(case, dict)]
+    return f"{min(shares):.1%} to {max(shares):.1%}".replace("%", " %")
+
+
+@generated
+def importance_speed() -> str:
+    """Processor time of the rivals in units of ours."""
+    found = results.benchmark("importance_speed")
+    permutation, shap = (found[key]["times_unbiased_gain"] for key in ("permutation_importance", "shap_tree_explainer"))
+    return (
+        f"`permutation_importance` takes {permutation:.0f} and `shap.TreeExplainer` {shap:.0f} times its processor time"
+    )
+
+
+def _signed(value: float) -> str:
+    return f"{value:.2f}".replace("-", "−")
+
+
+# -- reference -------------------------------------------------------------------------------------------------------
+
+
+def _parameters(names: Sequence[Any]) -> str:
+    lines = []
+    for parameter in names:
+        allowed = "" if parameter.kind == "free" else parameter.allowed
+        lines.append([f"`{parameter.name}`", f"`{parameter.default!r}`", allowed, parameter.meaning])
+    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return "| parameter | default | allowed | meaning |\n| --- | --- | --- | --- |\n" + text
+
+
+@generated
+def shared_parameters() -> str:
+    """Parameters of both estimators."""
+    from unbiasedgbm.parameters import CLASSIFIER_PARAMETERS, REGRESSOR_PARAMETERS
+
+    return _parameters([parameter for parameter in CLASSIFIER_PARAMETERS if parameter in REGRESSOR_PARAMETERS])
+
+
+@generated
+def classifier_parameters() -> str:
+    """Parameters of the classifier alone."""
+    from unbiasedgbm.parameters import CLASSIFIER_PARAMETERS, REGRESSOR_PARAMETERS
+
+    return _parameters([parameter for parameter in CLASSIFIER_PARAMETERS if parameter not in REGRESSOR_PARAMETERS])
+
+
+@generated
+def regressor_parameters() -> str:
+    """Parameters of the regressor alone."""
+    from unbiasedgbm.parameters import CLASSIFIER_PARAMETERS, REGRESSOR_PARAMETERS
+
+    return _parameters([parameter for parameter in REGRESSOR_PARAMETERS if parameter not in CLASSIFIER_PARAMETERS])

@@ -63,9 +63,10 @@ class Browser:
             self._driver.wait()
             shutil.rmtree(self._profile, ignore_errors=True)
 
-    def open(self, path: Path) -> None:
-        """Open a file."""
-        self._send("POST", f"{self._session}/url", {"url": path.resolve().as_uri()})
+    def open(self, place: Path | str) -> None:
+        """Open a file or an address."""
+        url = place if isinstance(place, str) else place.resolve().as_uri()
+        self._send("POST", f"{self._session}/url", {"url": url})
 
     def run(self, script: str, *arguments: Any) -> Any:
         """Run a script in the page; its return value."""

@@ -179,10 +179,12 @@ class Importance:
     def __repr__(self) -> str:
         lines = [f"{self.method}: {len(self.feature_names)} features"]
         for j in self.ranking()[:10]:
-            lines.append(
-                f"  {self.feature_names[j]:<20.20} {self.importance[j]: .4g} ± {self.se[j]:.2g}"
-                f"  (z = {self.z[j]:.2f}, p = {self.p_value[j]:.2g})"
-            )
+            line = f"  {self.feature_names[j]:<20.20} {self.importance[j]: .4g}"
+            if np.isfinite(self.se[j]):
+                line += f" ± {self.se[j]:.2g}"
+            if self.tested:
+                line += f"  (z = {self.z[j]:.2f}, p = {self.p_value[j]:.2g})"
+            lines.append(line)
         if len(self.feature_names) > 10:
             lines.append("  …")
         return "\n".join(lines)

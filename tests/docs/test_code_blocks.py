@@ -77,9 +77,9 @@ def check_command(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     elif words[0] == "python":
         words = ["script", *words[1:]]
     checks = {
-        "unbiasedgbm": run_ours, "make": check_make, "pip": check_pip, "experiments": check_study, "pytest": check_pytest,
-        "benchmarks": check_benchmarks, "tools": check_tools, "script": check_script, "git": check_git,
-        "cd": lambda words, monkeypatch: None,
+        "unbiasedgbm": run_ours, "make": check_make, "pip": check_pip, "experiments": check_study,
+        "pytest": check_pytest, "benchmarks": check_benchmarks, "tools": check_tools, "script": check_script,
+        "git": check_git, "cd": lambda words, monkeypatch: None,
     }  # fmt: skip
     assert words[0] in checks, f"nothing checks {command!r}"
     checks[words[0]](words[1:], monkeypatch)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 from typing import Any
 
-# Measured: copies of a column's sample that a helper thread leaves behind, and bytes of a node in all its arrays.
+# Measured: copies of a column's sample that a helper thread leaves behind, bytes of a node in all its arrays, and rows
+# of the smallest role to one leaf that waits to be split, in units of `min_samples_leaf`, by task.
 _SORT_COPIES = 8
 _NODE_BYTES = 75
+_WAITING_ROWS = (6, 8)  # regression, classification
 
 
 def resident_bytes() -> int:
@@ -34,12 +37,14 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     n_classes : int, default=2
         1 for regression. With more than two, every class has raw predictions of its own.
     **params
-        Parameters of the estimator: ``num_leaves``, ``split_rule``, ``n_jobs`` and ``n_estimators`` matter.
+        Parameters of the estimator: ``num_leaves``, ``min_samples_leaf``, ``split_rule``, ``role_ratio``, ``n_jobs``
+        and ``n_estimators`` matter.
 
     Returns
     -------
     int
-        Bytes. Where trees have far fewer splits than ``num_leaves`` allows, less is needed.
+        Bytes. Where trees have far fewer splits than their rows allow, less is needed: without signal, or with
+        ``split_rule="separate"`` and hundreds of leaves.
 
     Examples
     --------
@@ -50,7 +55,7 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     from unbiasedgbm.binning import SAMPLE_ROWS, STRIDE
     from unbiasedgbm.parameters import CLASSIFIER_PARAMETERS, REGRESSOR_PARAMETERS, check_parameters
     from unbiasedgbm.threads import effective_n_jobs
-    from unbiasedgbm.training.roles import n_roles
+    from unbiasedgbm.training.roles import role_shares, usable_rule
     from unbiasedgbm.training.workspace import HIST_BYTES
 
     table = {parameter.name: parameter for parameter in (*CLASSIFIER_PARAMETERS, *REGRESSOR_PARAMETERS)}
@@ -67,12 +72,19 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     bins = 8 * ((n_features + 7) // 8) * n_rows
     # class numbers, role, packed gradient, two row numbers; raw prediction and two derivatives of each output
     rows = (8 * (n_classes > 1) + 1 + 8 + 4 + 4) * n_rows + (8 + 4 + 4) * n_rows * n_outputs
-    # as if every leaf waited for its turn with its histogram
-    histogram = 8 * n_roles(values["split_rule"]) * STRIDE * n_features
-    n_slots = min(max(2, values["num_leaves"]), max(4, HIST_BYTES // histogram))
-    histograms = histogram * (n_slots + n_threads - 1)
+    num_leaves, min_samples = values["num_leaves"], values["min_samples_leaf"]
+    rule = usable_rule(values["split_rule"], values["role_ratio"], n_rows, min_samples)
+    shares = role_shares(rule, values["role_ratio"])
+    shares = shares[shares > 0]
+    histogram = 8 * len(shares) * STRIDE * n_features
+    n_slots = min(max(2, num_leaves), max(4, HIST_BYTES // histogram))
+    # leaves that are large enough to be split wait with their histograms, besides the two that have just been made;
+    # memory of the others is never touched
+    room = float(shares.min()) * n_rows / (_WAITING_ROWS[n_classes > 1] * min_samples)
+    waiting = 2 + math.ceil(room * -math.expm1(-num_leaves / room))
+    histograms = histogram * (min(n_slots, waiting) + n_threads - 1)
     # quantiles sort samples of columns, and the allocator of a thread keeps what it has once had
     sorting = 8 * _SORT_COPIES * min(n_rows, SAMPLE_ROWS) * min(n_threads - 1, n_features)
-    nodes = 2 * min(values["num_leaves"], max(2, n_rows // values["min_samples_leaf"]))
+    nodes = 2 * min(num_leaves, max(2, n_rows // min_samples))
     trees = _NODE_BYTES * nodes * values["n_estimators"] * n_outputs
     return int(bins + rows + histograms + sorting + trees)

@@ -46,6 +46,11 @@ print(status("VmHWM") - before)
         (200_000, 10, 5, {"n_jobs": 1}),
         (400_000, 8, 1, {"n_jobs": 2, "num_leaves": 127, "split_rule": "standard"}),
         (20_000, 250, 2, {"n_jobs": 2}),
+        # histograms are nearly all of it, and trees are too small to need them all
+        (5_000, 1_000, 2, {"n_jobs": 1}),
+        (1_500, 2_000, 1, {"n_jobs": 2}),
+        (5_000, 400, 1, {"n_jobs": 1, "num_leaves": 255, "split_rule": "standard"}),
+        (10_000, 300, 2, {"n_jobs": 1, "num_leaves": 127, "min_samples_leaf": 20}),
     ],
 )
 def test_the_estimate_is_within_30_percent_of_the_peak(n, p, n_classes, params):

@@ -8,8 +8,9 @@ import numpy as np
 def warmup() -> None:
     """Compile all kernels and keep them on disk, where a folder for that can be written.
 
-    Training, prediction and importance compile at their first call, for a few seconds. Call this once after installing
-    the library, for example while a container is built; or run ``unbiasedgbm warmup``.
+    Training, prediction and importance compile what they need at their first call, for a few seconds. Call this once
+    after installing the library, for example while a container is built; or run ``unbiasedgbm warmup``. What is left to
+    the first use: growing trees with ``role_draw="node"``, ``colsample_bynode`` or ``interaction_cst``.
     """
     from unbiasedgbm.estimators import UnbiasedGBMClassifier, UnbiasedGBMRegressor
     from unbiasedgbm.importance import unbiased_gain
@@ -21,9 +22,9 @@ def warmup() -> None:
     X[:, 3] = rng.integers(0, 5, 400)
     y = X[:, 0] + 0.1 * rng.normal(size=400)
     weight = rng.uniform(0.5, 1.5, 400)
-    for rule, n_jobs in (("evidence", 2), ("separate", 1), ("standard", 1)):
-        model = UnbiasedGBMRegressor(n_estimators=2, split_rule=rule, categorical_features=[2, 3], n_jobs=n_jobs)
+    for rule, n_jobs, categories in (("evidence", 2, [2, 3]), ("separate", 1, [2, 3]), ("standard", 1, None)):
+        model = UnbiasedGBMRegressor(n_estimators=2, split_rule=rule, categorical_features=categories, n_jobs=n_jobs)
         model.fit(X, y, weight, X_val=X[:50], y_val=y[:50]).predict(X)
         model.apply(X[:10])
-    classifier = UnbiasedGBMClassifier(n_estimators=2, role_draw="node", n_jobs=1).fit(X[:200], y[:200] > 0)
+    classifier = UnbiasedGBMClassifier(n_estimators=2, n_jobs=1).fit(X[:200], y[:200] > 0)
     unbiased_gain(classifier, X[:200], y[:200] > 0, X[200:], y[200:] > 0)

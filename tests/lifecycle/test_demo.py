@@ -59,10 +59,11 @@ X[:, 3] = np.arange(9000) % 300
 for n_jobs in (1, 2):
     for kind, y in ((UnbiasedGBMRegressor, X[:, 0]), (UnbiasedGBMClassifier, np.digitize(X[:, 0], [-1, 1]))):
         for rule in ("evidence", "merged", "standard"):
-            model = kind(n_estimators=2, split_rule=rule, categorical_features=[3], n_jobs=n_jobs)
-            model.fit(X, y, np.ones(9000), X_val=X, y_val=y).predict(X)
-            model.predict(X[:1])
-            model.apply(X)
+            for categories in ([3], None):
+                model = kind(n_estimators=2, split_rule=rule, categorical_features=categories, n_jobs=n_jobs)
+                model.fit(X, y, np.ones(9000), X_val=X, y_val=y).predict(X)
+                model.predict(X[:1])
+                model.apply(X)
 unbiased_gain(model, X, y, X, y)
 print(sorted(compiled() - before))
 """

@@ -121,7 +121,7 @@ class GrownTree:
 
     tree: Tree
     node: npt.NDArray[np.void]
-    levels: npt.NDArray[np.uint64]
+    levels: npt.NDArray[np.uint64] | None
     value: FloatArray
 
 
@@ -326,10 +326,11 @@ class Booster:
                 memory.nodes,
                 self.data.bins,
                 self.features,
-                self.groups,
+                memory.levels,
+                memory.node_groups,
                 rule,
                 limits,
-                memory.share,
+                memory.node_share,
                 evidence,
                 memory.packed,
                 memory.rows,
@@ -455,10 +456,10 @@ class Booster:
         set_words = np.zeros(m, dtype=np.int32)
         sets = np.empty(0, np.uint64)
         categorical = inner & self.mapper.categorical[feature]
-        if categorical.any():
+        levels = self._memory.levels
+        if levels is not None and categorical.any():
             set_words[categorical] = (self.mapper.n_bins[feature[categorical]] + 63) // 64
             set_start[categorical] = np.cumsum(set_words[categorical]) - set_words[categorical]
-            levels = self._memory.nodes.levels
             sets = np.concatenate([levels[k, : set_words[k]] for k in np.flatnonzero(categorical)])
         # the last bin has no upper edge: all values on the left, missing ones on the right
         open_end = inner & ~categorical & (bins == self.mapper.n_bins[feature] - 1)
@@ -478,7 +479,7 @@ class Booster:
             cover=self._memory.nodes.count[:m, :3].sum(axis=1).astype(np.float64),
             score=np.where(np.isfinite(node["score"]), node["score"], 0.0),
         )
-        return GrownTree(tree, node.copy(), self._memory.nodes.levels[:m].copy(), value)
+        return GrownTree(tree, node.copy(), None if levels is None else levels[:m].copy(), value)
 
     def add_to(self, grown: GrownTree, bins: Bins, raw: FloatArray) -> None:
         """Add a tree to the raw predictions of another table that was binned by the same mapper."""

@@ -57,8 +57,6 @@ class Nodes(NamedTuple):
     """(m,) of NODE_TYPE."""
     count: npt.NDArray[np.int64]  # type: ignore[assignment]  # the field hides tuple.count, which nobody needs
     """(m, 4) rows of S1, S2, S3 and left out, in this order in ``rows``."""
-    levels: npt.NDArray[np.uint64]
-    """(m, words) bins on the left of a categorical split."""
     compatible: npt.NDArray[np.uint8]
     """(m, n_groups) interaction groups that hold every feature on the path."""
     left_count: npt.NDArray[np.int64]
@@ -73,7 +71,6 @@ class Limits(NamedTuple):
     min_rows: int
     """Rows that a role must have for a node to be worth a look."""
     min_split_gain: float
-    role_draw_node: bool
     draw_key: np.uint64
     ask_rows: int
     """Histograms of nodes of at least so many rows are asked for."""
@@ -94,13 +91,12 @@ class Evidence(NamedTuple):
     """(p + N_BUCKETS,) sum of this tree's evidence."""
 
 
-def new_nodes(num_leaves: int, level_words: int, n_groups: int) -> Nodes:
+def new_nodes(num_leaves: int, n_groups: int) -> Nodes:
     """Room for a tree of ``num_leaves`` leaves."""
     m = 2 * num_leaves + 1
     return Nodes(
         np.zeros(m, NODE_TYPE),
         np.zeros((m, 4), np.int64),
-        np.zeros((m, max(level_words, 1)), np.uint64),
         np.zeros((m, n_groups), np.uint8),
         np.zeros(4, np.int64),
     )
@@ -150,7 +146,7 @@ def _free_slot(nodes, k, free, state):
 
 
 @inline_kernel
-def _partition(nodes, k, bins, features, rows, spare):
+def _partition(nodes, k, bins, features, levels, rows, spare):
     """Divide a node's rows, role by role, stably."""
     node = nodes.node[k]
     feature = features[node.feature]
@@ -163,7 +159,7 @@ def _partition(nodes, k, bins, features, rows, spare):
             feature.categorical,
             node.bin,
             node.missing_left,
-            nodes.levels,
+            levels,
             k,
             rows,
             begin,
@@ -216,8 +212,9 @@ def _make_children(nodes, k, features, groups, state):
                 child.high = min(child.high, parent.middle)
             else:
                 child.low = max(child.low, parent.middle)
-        for g in range(groups.shape[0]):
-            nodes.compatible[left + side, g] = nodes.compatible[k, g] & groups[g, parent.feature]
+        if groups is not None:
+            for g in range(groups.shape[0]):
+                nodes.compatible[left + side, g] = nodes.compatible[k, g] & groups[g, parent.feature]
 
 
 @inline_kernel
@@ -265,7 +262,7 @@ def _build_histogram(nodes, k, bins, packed, rows, n_roles, n_bins, hist):
 
 
 @inline_kernel
-def _settle(nodes, k, features, rule, n_bins, evidence, hist, scratch, out):
+def _settle(nodes, k, features, levels, rule, n_bins, evidence, hist, scratch, out):
     """Enter the best of a node's candidates, and count the evidence that they gave."""
     node = nodes.node[k]
     n = nodes.count[k, 0] + nodes.count[k, 1] + nodes.count[k, 2]
@@ -287,7 +284,7 @@ def _settle(nodes, k, features, rule, n_bins, evidence, hist, scratch, out):
     node.score = chosen.accept + evidence.bonus[bucket]
     node.worth = chosen.evidence if rule.code == EVIDENCE else chosen.accept
     node.middle = chosen.middle
-    if features[best].categorical != 0:
+    if levels is not None and features[best].categorical != 0:
         left_levels(
             best,
             hist,
@@ -297,7 +294,7 @@ def _settle(nodes, k, features, rule, n_bins, evidence, hist, scratch, out):
             features,
             rule,
             scratch,
-            nodes.levels,
+            levels,
             k,
         )
 
@@ -308,6 +305,7 @@ def grow(
     nodes,
     bins,
     features,
+    levels,
     groups,
     rule,
     limits,
@@ -325,6 +323,9 @@ def grow(
 ):
     """Grow until the tree is done or a large node needs an answer.
 
+    What a fit has no use for is None: to numba that is a type of its own, for which the branches that need it are not
+    compiled.
+
     Parameters
     ----------
     state : ndarray of shape (STATE_SIZE,), int64
@@ -332,10 +333,12 @@ def grow(
     nodes, bins, rule, limits, evidence, scratch
         See their classes.
     features : ndarray of shape (p,), FEATURE
-    groups : ndarray of shape (n_groups, p), uint8
-        Members of the interaction groups; no rows without constraints.
-    share : ndarray of shape (3,), float64
-        Upper ends of the roles, for `role_draw_node`.
+    levels : ndarray of shape (m, words), uint64, or None
+        Bins on the left of each categorical split; None for a table without categories.
+    groups : ndarray of shape (n_groups, p), uint8, or None
+        Members of the interaction groups; None where nodes may use all of their tree's features.
+    share : ndarray of shape (3,), float64, or None
+        Upper ends of the roles, where every node draws its own.
     packed : ndarray of shape (n,), int64
     rows, spare : ndarrays of shape (n,), uint32
     hist : ndarray of shape (n_slots * n_roles * n_bins,), int64
@@ -367,13 +370,13 @@ def grow(
             if node[best].n_rows >= limits.ask_partition:
                 state[REQUEST] = best
                 return ASK_PARTITION
-            _partition(nodes, best, bins, features, rows, spare)
+            _partition(nodes, best, bins, features, levels, rows, spare)
         elif stage == _CHILDREN:
             k = state[NODE]
             _make_children(nodes, k, features, groups, state)
             small = node[k].left
             large = small + 1
-            if limits.role_draw_node:
+            if share is not None:
                 for child in range(small, small + 2):
                     _redraw_roles(nodes, child, share, limits.draw_key, rows, spare)
             if node[large].n_rows < node[small].n_rows:
@@ -383,7 +386,7 @@ def grow(
             want_large = more and _splittable(nodes, large, rule, limits)
             state[SUBTRACT] = 0
             state[KEEP_SMALL] = want_small
-            if want_large and node[k].slot >= 0 and not limits.role_draw_node:
+            if want_large and node[k].slot >= 0 and share is None:
                 # the larger child will be the parent less the smaller one, which must be built in any case
                 state[SUBTRACT] = 1
                 node[large].slot = node[k].slot
@@ -410,7 +413,8 @@ def grow(
             k = state[SMALL] if stage == _SCAN_SMALL else state[LARGE]
             if k >= 0:
                 if state[SCANNED] == 0:
-                    allow(tree_allowed, groups, nodes.compatible, features, rule, k, allowed)
+                    if groups is not None:
+                        allow(tree_allowed, groups, nodes.compatible, features, rule, k, allowed)
                     if limits.n_bins >= limits.ask_bins:
                         state[SCANNED] = 1
                         state[REQUEST] = k
@@ -423,6 +427,7 @@ def grow(
                         limits.n_bins,
                         nodes.count[k, 0],
                         features,
+                        levels,
                         allowed,
                         evidence.bonus,
                         rule,
@@ -431,7 +436,7 @@ def grow(
                         scratch,
                         out,
                     )
-                _settle(nodes, k, features, rule, limits.n_bins, evidence, hist, scratch, out)
+                _settle(nodes, k, features, levels, rule, limits.n_bins, evidence, hist, scratch, out)
                 if node[k].feature < 0 or node[k].score <= limits.min_split_gain:
                     _free_slot(nodes, k, free, state)
             state[SCANNED] = 0

@@ -23,10 +23,10 @@ def bin_goes_left(b, categorical, threshold, missing_left, levels, k):
         0 for no.
     threshold : int
         Last bin on the left.
-    levels : ndarray of shape (m, words), uint64
-        Row k is the set of the bins on the left of a categorical split.
+    levels : ndarray of shape (m, words), uint64, or None
+        Row k is the set of the bins on the left of a categorical split; None for a table without categories.
     """
-    if categorical != 0:
+    if levels is not None and categorical != 0:
         return (levels[k, b >> 6] >> np.uint64(b & 63)) & np.uint64(1) != np.uint64(0)
     if b == 0:
         return missing_left != 0
@@ -44,7 +44,7 @@ def split_rows(bins, column, categorical, threshold, missing_left, levels, k, ro
         Position among the narrow features, or −1 − position among the wide ones.
     categorical, threshold, missing_left : int
         The split; see `bin_goes_left`.
-    levels : ndarray of shape (m, words), uint64
+    levels : ndarray of shape (m, words), uint64, or None
         Row k is the split's set of bins.
     rows, spare : ndarrays of shape (n,), uint32
     """
@@ -52,7 +52,7 @@ def split_rows(bins, column, categorical, threshold, missing_left, levels, k, ro
     back = np.uint64(end)
     one = np.uint64(1)
     narrow, wide = bins.narrow, bins.wide
-    if column >= 0 and categorical == 0:
+    if levels is None or (column >= 0 and categorical == 0):
         # the hot path; a wrap of the unsigned byte sends missing values right where they belong there
         at = np.uint64(column)
         shift = np.uint8(0) if missing_left != 0 else np.uint8(1)
@@ -120,7 +120,7 @@ def add_tree(bins, features, node, levels, value, raw, at, step, begin, end):
     bins : Bins
     features : ndarray of shape (p,), FEATURE
     node : ndarray of shape (m,), NODE_TYPE
-    levels : ndarray of shape (m, words), uint64
+    levels : ndarray of shape (m, words), uint64, or None
     value : ndarray of shape (m,), float64
     raw : ndarray of shape (n * step,), float64
     at, step, begin, end : int
@@ -129,7 +129,7 @@ def add_tree(bins, features, node, levels, value, raw, at, step, begin, end):
         k = np.int64(0)
         while node[k].left >= 0:
             feature = features[node[k].feature]
-            if feature.column >= 0:
+            if levels is None or feature.column >= 0:
                 b = np.int64(bins.narrow[row * bins.n_bytes + feature.column])
             else:
                 b = np.int64(bins.wide[row * bins.wide_offset.size - 1 - feature.column])

@@ -306,7 +306,7 @@ def order_levels(hist, at, n, rule, scratch):
 
 
 @inline_kernel
-def fill_prefix(hist, at, n, n_search, categorical, rule, scratch):
+def fill_prefix(hist, at, n, n_search, levels, categorical, rule, scratch):
     """Sum S1 up from the left into ``scratch.prefix``; bins not taken as they come are listed in ``scratch.order``.
 
     Levels of a category come in the order of their gradients. S1 can tell only cuts behind bins that it has rows in
@@ -321,7 +321,7 @@ def fill_prefix(hist, at, n, n_search, categorical, rule, scratch):
     """
     prefix, order = scratch.prefix, scratch.order
     total = np.int64(0)
-    if categorical:
+    if levels is not None and categorical:
         m = order_levels(hist, at, n, rule, scratch)
         for k in range(np.uint64(m)):
             total += hist[at + np.uint64(order[k])]
@@ -344,13 +344,13 @@ def fill_prefix(hist, at, n, n_search, categorical, rule, scratch):
 
 
 @inline_kernel
-def role_sum(hist, at, order, begin, end, categorical):
+def role_sum(hist, at, order, begin, end, levels, categorical):
     """Sum of a role over the bins from cut begin − 1 (from the first bin, if 0) to cut end − 1.
 
     Bins that S1 has no rows in belong to the cut before them if they are numbers; levels that it has not seen to none.
     """
     total = np.int64(0)
-    if categorical:
+    if levels is not None and categorical:
         for k in range(begin, end):
             total += hist[at + np.uint64(order[k])]
     elif end > begin:
@@ -361,7 +361,9 @@ def role_sum(hist, at, order, begin, end, categorical):
 
 
 @inline_kernel
-def scan_features(begin, end, hist, origin, size, n_search, features, allowed, bonus, rule, low, high, scratch, out):
+def scan_features(
+    begin, end, hist, origin, size, n_search, features, levels, allowed, bonus, rule, low, high, scratch, out
+):
     """Find and judge the best split of the features begin..end−1 in one node.
 
     Numbers are cut between bins, and both sides are tried for the missing values that S1 has. Levels of a category are
@@ -377,6 +379,8 @@ def scan_features(begin, end, hist, origin, size, n_search, features, allowed, b
     n_search : int
         Rows of S1 in the node.
     features : ndarray of shape (p,), FEATURE
+    levels : ndarray or None
+        None for a table without categories.
     allowed : ndarray of shape (p,), uint8
     bonus : ndarray of shape (p,), float64
         Evidence gathered so far.
@@ -389,6 +393,7 @@ def scan_features(begin, end, hist, origin, size, n_search, features, allowed, b
     prefix = scratch.prefix
     two = rule.n_roles > 1
     three = rule.n_roles > 2
+    zero = np.int64(0)
     total1 = np.int64(0)
     total2 = np.int64(0)
     total3 = np.int64(0)
@@ -411,7 +416,7 @@ def scan_features(begin, end, hist, origin, size, n_search, features, allowed, b
         # unused roles read S1's place; what they read is not used
         at2 = at1 + np.uint64(size) if two else at1
         at3 = at2 + np.uint64(size) if three else at1
-        m, listed = fill_prefix(hist, at1, n, n_search, categorical, rule, scratch)
+        m, listed = fill_prefix(hist, at1, n, n_search, levels, categorical, rule, scratch)
         order = scratch.order if listed else scratch.identity
         # S1 chooses: where to cut, and the side of its missing values
         top = _NO_SPLIT
@@ -430,9 +435,9 @@ def scan_features(begin, end, hist, origin, size, n_search, features, allowed, b
             sum3 = -skip3
             while first < n_cuts:
                 if two:
-                    sum2 += role_sum(hist, at2, order, first, first + 1, categorical)
+                    sum2 += role_sum(hist, at2, order, first, first + 1, levels, categorical)
                 if three:
-                    sum3 += role_sum(hist, at3, order, first, first + 1, categorical)
+                    sum3 += role_sum(hist, at3, order, first, first + 1, levels, categorical)
                 filled = categorical or (order[first] > 0 and hist[at1 + np.uint64(order[first])] != 0)
                 if filled and side_is_large(prefix[first] - skip1, sum2, sum3, rule):
                     break
@@ -442,7 +447,7 @@ def scan_features(begin, end, hist, origin, size, n_search, features, allowed, b
             sum3 = skip3
             bin_end = n
             while last > first:
-                if categorical:
+                if levels is not None and categorical:
                     if two:
                         sum2 += hist[at2 + np.uint64(order[last])]
                     if three:
@@ -469,12 +474,12 @@ def scan_features(begin, end, hist, origin, size, n_search, features, allowed, b
         if best < 0:
             continue
         left1 = prefix[best]
-        left2 = role_sum(hist, at2, order, 0, best + 1, categorical) if two else np.int64(0)
-        left3 = role_sum(hist, at3, order, 0, best + 1, categorical) if three else np.int64(0)
+        left2 = role_sum(hist, at2, order, zero, best + 1, levels, categorical) if two else np.int64(0)
+        left3 = role_sum(hist, at3, order, zero, best + 1, levels, categorical) if three else np.int64(0)
         missing_left = best_side == 0
         if n_sides == 1:
             missing_left = sum_h(left1, rule.bits) >= sum_h(total1 - left1, rule.bits)
-        if categorical:
+        if levels is not None and categorical:
             out[f].bin = best + 1
             if missing_left:
                 for b in range(np.uint64(n)):
@@ -579,9 +584,9 @@ def allow(tree_allowed, groups, compatible, features, rule, node, allowed):
 
 @kernel
 def scan_features_alone(
-    begin, end, hist, origin, size, n_search, features, allowed, bonus, rule, low, high, scratch, out
+    begin, end, hist, origin, size, n_search, features, levels, allowed, bonus, rule, low, high, scratch, out
 ):
     """`scan_features`, to be called from Python; compiled only where a pool does the work."""
     return scan_features(
-        begin, end, hist, origin, size, n_search, features, allowed, bonus, rule, low, high, scratch, out
+        begin, end, hist, origin, size, n_search, features, levels, allowed, bonus, rule, low, high, scratch, out
     )

@@ -131,11 +131,15 @@ class Workspace:
         self.h = np.zeros((n_outputs, n), np.float32)
         # nodes
         most_levels = int(features["n_bins"][mapper.categorical].max(initial=0))
-        self.nodes = new_nodes(parameters.num_leaves, (most_levels + 63) // 64, len(groups))
+        self.nodes = new_nodes(parameters.num_leaves, len(groups))
+        # None where a fit has no use for it: `grow` is compiled without it
+        self.levels = np.zeros((len(self.nodes.node), (most_levels + 63) // 64), np.uint64) if most_levels else None
+        self.node_groups = groups if len(groups) or parameters.colsample_bynode < 1.0 else None
+        self.node_share = self.share if parameters.role_draw == "node" else None
         self.state = np.zeros(STATE_SIZE, np.int64)
         self.candidates = np.zeros(p, CANDIDATE)
         self.tree_allowed = np.ones(p, np.uint8)
-        self.allowed = np.ones(p, np.uint8)
+        self.allowed = self.tree_allowed if self.node_groups is None else np.ones(p, np.uint8)
         self.scratch = [new_scratch(int(features["n_bins"].max())) for _ in range(pool.n_threads)]
         # histograms: the slots of nodes, then one for each further thread
         self.hist_size = mapper.hist_size
@@ -153,7 +157,6 @@ class Workspace:
             max_depth=parameters.max_depth or 0,
             min_rows=2 if self.counts.size else 2 * parameters.min_samples_leaf,
             min_split_gain=parameters.min_split_gain,
-            role_draw_node=parameters.role_draw == "node",
             draw_key=draw_key,
             ask_rows=1 << 62 if alone else max(BLOCK_ROWS // 4, _ASK_PAIRS // p),
             ask_partition=1 << 62 if alone else _ASK_ROWS,
@@ -218,7 +221,7 @@ class Workspace:
             feature["categorical"],
             split["bin"],
             split["missing_left"],
-            nodes.levels,
+            self.levels,
             node,
         )
         segments = self._segments(node)
@@ -278,6 +281,7 @@ class Workspace:
                     self.hist_size,
                     int(nodes.count[node, 0]),
                     self.features,
+                    self.levels,
                     self.allowed,
                     evidence.bonus,
                     rule,

@@ -369,8 +369,11 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
     n_estimators : int, default=500
         Largest number of boosting iterations. Boosting ends by itself when there is nothing left to learn.
     learning_rate : float, default=0.04
+        Factor on every leaf value.
     num_leaves : int, default=31
+        Largest number of leaves of a tree.
     max_depth : int or None, default=None
+        Largest depth of a leaf; None for no limit.
     min_samples_leaf : int, default=5
         Rows that both children of a split must have, in every role that the split rule uses.
     min_child_weight : float, default=1e-3
@@ -378,7 +381,9 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
     min_split_gain : float, default=0.0
         Score that a split must exceed; may be negative.
     reg_lambda : float, default=1.0
+        L2 penalty on leaf values.
     max_bins : int, default=128
+        Bins for the values of a numeric feature; at most 255.
     subsample, colsample_bytree, colsample_bynode : float, default=1.0
         Shares of the rows and features drawn for each tree, and of the features for each node.
     split_rule : {"evidence", "merged", "separate", "without_se", "without_ub", "standard"}, default="evidence"
@@ -392,6 +397,7 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
     handle_unknown : {"missing", "error"}, default="missing"
         What becomes of a level at predict that training has not seen.
     cat_smooth : float, default=5.0
+        Hessian added to a level before levels are put in order.
     monotonic_cst : array-like or mapping, default=None
         1 or -1 for features that the prediction must rise or fall with.
     interaction_cst : "pairwise", "no_interactions", list of groups, default=None
@@ -399,27 +405,38 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
     early_stopping : bool or "auto", default="auto"
         "auto": on if and only if ``X_val`` is given to `fit`.
     validation_fraction : float, default=0.1
+        Share of the rows held out for early stopping if ``X_val`` is not given.
     n_iter_no_change : int, default=20
+        Iterations without progress after which early stopping ends the training.
     tol : float, default=1e-7
+        What counts as progress.
     scoring : str, callable or list, default="loss"
         What is recorded of the validation rows; the first one decides when to stop.
     warm_start : bool, default=False
+        Whether `fit` goes on from the last fit.
     random_state : int, RandomState or None, default=0
+        Seed; None for another model every time.
     n_jobs : int or None, default=None
         Threads; None for the cores that this process may use. The model does not depend on it.
     verbose : int, default=0
+        0 for silence; k reports every k iterations.
     class_weight : mapping, "balanced" or None, default=None
+        Weights of the classes.
 
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
+        Labels, sorted.
     feature_importances_ : ndarray of shape (n_features,)
         Unbiased gain gathered in training.
     ensemble_ : TreeEnsemble
+        The trees that predictions use.
     split_rule_ : str
         The rule that was used: "standard" if the table was too small for the one asked for.
     n_iter_, best_iteration_ : int
+        Iterations done, and those that predictions use.
     history_ : dict
+        Metrics by set ("training", "validation") and name, one value an iteration.
 
     Examples
     --------

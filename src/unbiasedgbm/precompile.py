@@ -11,6 +11,11 @@ def warmup() -> None:
     Training, prediction and importance compile what they need at their first call, for a few seconds. Call this once
     after installing the library, for example while a container is built; or run ``unbiasedgbm warmup``. What is left to
     the first use: growing trees with ``role_draw="node"``, ``colsample_bynode`` or ``interaction_cst``.
+
+    Examples
+    --------
+    >>> import unbiasedgbm
+    >>> unbiasedgbm.warmup()
     """
     from unbiasedgbm.estimators import UnbiasedGBMClassifier, UnbiasedGBMRegressor
     from unbiasedgbm.importance import unbiased_gain

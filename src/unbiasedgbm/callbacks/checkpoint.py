@@ -32,6 +32,19 @@ class Checkpoint(BaseCallback):
     path : path
         Gzipped if it ends with ``.gz``.
     every : int, default=50
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from unbiasedgbm import UnbiasedGBMClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> import os, tempfile
+    >>> from unbiasedgbm.callbacks import Checkpoint
+    >>> path = os.path.join(tempfile.mkdtemp(), "run.json")
+    >>> model = UnbiasedGBMClassifier(n_estimators=10).fit(X, y, callbacks=[Checkpoint(path, every=5)])
+    >>> more = UnbiasedGBMClassifier(n_estimators=15).fit(X, y, callbacks=[Checkpoint(path, every=5)])  # goes on
+    >>> more.n_iter_
+    15
     """
 
     def __init__(self, path: str | os.PathLike[str], every: int = 50) -> None:

@@ -17,6 +17,16 @@ class TimeLimit(BaseCallback):
     ----------
     seconds : float
         From the first iteration on; reading and binning the table come before it.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from unbiasedgbm import UnbiasedGBMClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> from unbiasedgbm.callbacks import TimeLimit
+    >>> model = UnbiasedGBMClassifier(n_estimators=10).fit(X, y, callbacks=[TimeLimit(600)])
+    >>> model.n_iter_
+    10
     """
 
     def __init__(self, seconds: float) -> None:
@@ -51,6 +61,16 @@ class MemoryLimit(BaseCallback):
     ----------
     n_bytes : int
         Resident memory of the whole process.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from unbiasedgbm import UnbiasedGBMClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> from unbiasedgbm.callbacks import MemoryLimit
+    >>> model = UnbiasedGBMClassifier(n_estimators=10).fit(X, y, callbacks=[MemoryLimit(2**40)])
+    >>> model.n_iter_
+    10
     """
 
     def __init__(self, n_bytes: int) -> None:

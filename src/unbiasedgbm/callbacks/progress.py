@@ -14,6 +14,14 @@ class LogProgress(BaseCallback):
     Parameters
     ----------
     every : int
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from unbiasedgbm import UnbiasedGBMClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> from unbiasedgbm.callbacks import LogProgress
+    >>> model = UnbiasedGBMClassifier(n_estimators=10).fit(X, y, callbacks=[LogProgress(every=5)])
     """
 
     def __init__(self, every: int = 1) -> None:
@@ -34,6 +42,14 @@ class ProgressBar(BaseCallback):
     ----------
     console : rich.console.Console, optional
         Where to draw instead.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from unbiasedgbm import UnbiasedGBMClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> from unbiasedgbm.callbacks import ProgressBar
+    >>> model = UnbiasedGBMClassifier(n_estimators=10).fit(X, y, callbacks=[ProgressBar()])
     """
 
     def __init__(self, console: Any = None) -> None:

@@ -44,6 +44,19 @@ class Callback(Protocol):
 
     Two more methods are called where a callback has them: ``begin(state)`` before the first iteration and
     ``end(state)`` after the last, also when training fails.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from unbiasedgbm import UnbiasedGBMClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> class StopAtThree:
+    ...     def before_iteration(self, state):
+    ...         return state.iteration >= 3
+    ...     def after_iteration(self, state):
+    ...         return None
+    >>> UnbiasedGBMClassifier().fit(X, y, callbacks=[StopAtThree()]).n_iter_
+    3
     """
 
     def before_iteration(self, state: TrainingState) -> bool | None:

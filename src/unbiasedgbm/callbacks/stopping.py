@@ -20,6 +20,17 @@ class EarlyStopping(BaseCallback):
     ----------
     best_iteration : int
         Number of iterations that scored best.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from unbiasedgbm import UnbiasedGBMClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> from unbiasedgbm.callbacks import EarlyStopping
+    >>> model = UnbiasedGBMClassifier(n_estimators=10, early_stopping=False)
+    >>> stop = EarlyStopping(n_iter_no_change=3, tol=10.0)  # nothing counts as progress
+    >>> model.fit(X[:400], y[:400], X_val=X[400:], y_val=y[400:], callbacks=[stop]).n_iter_
+    4
     """
 
     def __init__(self, n_iter_no_change: int = 20, tol: float = 1e-7) -> None:

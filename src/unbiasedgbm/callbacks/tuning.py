@@ -18,6 +18,17 @@ class OptunaPruning(BaseCallback):
     trial : optuna.trial.Trial
     metric : str, optional
         Another metric of ``scoring``.
+
+    Examples
+    --------
+    >>> import optuna
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from unbiasedgbm import UnbiasedGBMClassifier
+    >>> from unbiasedgbm.callbacks import OptunaPruning
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> trial = optuna.create_study(direction="minimize").ask()
+    >>> model = UnbiasedGBMClassifier(n_estimators=5)
+    >>> _ = model.fit(X[:400], y[:400], X_val=X[400:], y_val=y[400:], callbacks=[OptunaPruning(trial)])
     """
 
     def __init__(self, trial: Any, metric: str | None = None) -> None:
@@ -59,6 +70,14 @@ def suggest_params(trial: Any, size: str = "small") -> dict[str, Any]:
     dict
         For the constructor of an estimator. ``min_split_gain`` is in the units of ``split_rule="merged"``, which is
         set, too.
+
+    Examples
+    --------
+    >>> import optuna
+    >>> from unbiasedgbm import suggest_params
+    >>> trial = optuna.create_study().ask()
+    >>> sorted(suggest_params(trial))
+    ['learning_rate', 'min_samples_leaf', 'min_split_gain', 'n_estimators', 'split_rule']
     """
     if size not in _MOST_ITERATIONS:
         raise ValueError(f"size must be 'small' or 'medium'; got {size!r}.")

@@ -25,6 +25,16 @@ def to_frame(model: Any, backend: str = "pandas") -> Any:
         NaN where there is none), ``levels`` (levels that go left, as text; None for other nodes), ``missing_left``,
         ``value`` (what a leaf adds to the raw prediction), ``cover`` (training rows) and ``score`` (what the split, or
         a leaf's best candidate, was judged by).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from unbiasedgbm import UnbiasedGBMClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = UnbiasedGBMClassifier(n_estimators=10).fit(X, y)
+    >>> from unbiasedgbm.export import to_frame
+    >>> bool(len(to_frame(model)) >= 10)
+    True
     """
     from unbiasedgbm.importance.result import frame_from_columns
 

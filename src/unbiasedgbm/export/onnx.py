@@ -39,6 +39,16 @@ def to_onnx(model: Any) -> Any:
         Outputs of a classifier: ``label`` (n,), ``probabilities`` (n, n_classes); of a regressor: ``prediction``
         (n, 1); of both: ``raw`` (n, n_outputs), all double. Needs a runtime that knows the TreeEnsemble operator
         (ai.onnx.ml 5).
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from unbiasedgbm import UnbiasedGBMClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = UnbiasedGBMClassifier(n_estimators=10).fit(X, y)
+    >>> from unbiasedgbm.export import to_onnx
+    >>> [value.name for value in to_onnx(model).graph.input]
+    ['X']
     """
     onnx = require("onnx", "to_onnx")
     trees, schema = trees_and_schema(model)

@@ -82,6 +82,16 @@ def to_shap(model: Any) -> ShapModel:
     -------
     ShapModel
         ``to_shap(model).shap_values(X)``; ``.explainer`` is the `shap.TreeExplainer` itself.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from unbiasedgbm import UnbiasedGBMClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = UnbiasedGBMClassifier(n_estimators=10).fit(X, y)
+    >>> from unbiasedgbm.export import to_shap
+    >>> to_shap(model).shap_values(X[:5]).shape
+    (5, 30)
     """
     shap = require("shap", "to_shap", "shap")
     trees, schema = trees_and_schema(model)

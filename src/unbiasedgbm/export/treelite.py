@@ -23,6 +23,16 @@ def to_treelite(model: Any) -> Any:
     treelite.Model
         It reads an array with a column a feature. A category is given by the number of its level, that is its position
         in the sorted table of levels, counted from 0; missing and unknown levels are NaN.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from unbiasedgbm import UnbiasedGBMClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = UnbiasedGBMClassifier(n_estimators=10).fit(X, y)
+    >>> from unbiasedgbm.export import to_treelite
+    >>> to_treelite(model).num_tree
+    10
     """
     builder_module = require("treelite.model_builder", "to_treelite")
     trees, schema = trees_and_schema(model)

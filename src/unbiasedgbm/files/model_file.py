@@ -56,6 +56,18 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     ------
     ModelFileError
         If the file is damaged, is no model file, or was written by a newer version of the format.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from unbiasedgbm import UnbiasedGBMClassifier, load_model
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = UnbiasedGBMClassifier(n_estimators=10).fit(X, y)
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "model.json")
+    >>> model.save_model(path)
+    >>> bool((load_model(path).predict_proba(X) == model.predict_proba(X)).all())
+    True
     """
     try:
         estimator = estimator_from_dict(container.read(path))

@@ -42,6 +42,16 @@ def gain_importance(
     -------
     Importance
         Without standard errors.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import HistGradientBoostingClassifier
+    >>> from unbiasedgbm import gain_importance
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = HistGradientBoostingClassifier(max_iter=10).fit(X[:400], y[:400])
+    >>> bool((gain_importance(model).importance >= 0).all())
+    True
     """
     tree_model = read_model(model, loss)
     if all(tree.gain is not None for tree in tree_model.trees):
@@ -68,6 +78,17 @@ def split_importance(model: Any, *, loss: Loss | Callable[..., Any] | None = Non
     -------
     Importance
         Without standard errors.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import HistGradientBoostingClassifier
+    >>> from unbiasedgbm import split_importance
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = HistGradientBoostingClassifier(max_iter=10).fit(X[:400], y[:400])
+    >>> result = split_importance(model)
+    >>> bool(result.importance.sum() == result.n_splits.sum())
+    True
     """
     tree_model = read_model(model, loss)
     counts = [tree.is_split.astype(np.float64) for tree in tree_model.trees]
@@ -107,6 +128,16 @@ def permutation_importance(
     -------
     Importance
         Standard errors are over the held-out rows, each row's rise averaged over the shuffles.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import HistGradientBoostingClassifier
+    >>> from unbiasedgbm import permutation_importance
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = HistGradientBoostingClassifier(max_iter=10).fit(X[:400], y[:400])
+    >>> permutation_importance(model, X[400:], y[400:], n_repeats=2).importance.shape
+    (30,)
     """
     tree_model = read_model(model, loss)
     part = Part.of(tree_model, X_val, y_val, sample_weight_val, "val", n_jobs)
@@ -155,6 +186,16 @@ def shap_importance(model: Any, X_val: Any, *, loss: Loss | Callable[..., Any] |
     Returns
     -------
     Importance
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import HistGradientBoostingClassifier
+    >>> from unbiasedgbm import shap_importance
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = HistGradientBoostingClassifier(max_iter=10).fit(X[:400], y[:400])
+    >>> shap_importance(model, X[400:]).importance.shape
+    (30,)
     """
     try:
         import shap

@@ -29,6 +29,20 @@ class ImportanceComparison:
     ----------
     results : mapping from method to Importance
         In the order asked for.
+
+    Examples
+    --------
+    Made by `compare_importances`:
+
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import HistGradientBoostingClassifier
+    >>> from unbiasedgbm import compare_importances
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = HistGradientBoostingClassifier(max_iter=10).fit(X[:400], y[:400])
+    >>> tables = X[:400], y[:400], X[400:], y[400:]
+    >>> comparison = compare_importances(model, *tables, methods=("unbiased_gain", "gain"))
+    >>> comparison.to_frame().shape
+    (30, 7)
     """
 
     results: Mapping[str, Importance]
@@ -109,6 +123,18 @@ def compare_importances(
     -------
     ImportanceComparison
         With ``to_frame()`` and ``plot()``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import HistGradientBoostingClassifier
+    >>> from unbiasedgbm import compare_importances
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = HistGradientBoostingClassifier(max_iter=10).fit(X[:400], y[:400])
+    >>> tables = X[:400], y[:400], X[400:], y[400:]
+    >>> comparison = compare_importances(model, *tables, methods=("unbiased_gain", "gain", "split"))
+    >>> list(comparison.results)
+    ['unbiased_gain', 'gain', 'split']
     """
     unknown = [method for method in methods if method not in METHODS]
     if unknown or not methods:

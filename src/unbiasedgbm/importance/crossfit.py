@@ -57,6 +57,16 @@ def cross_unbiased_gain(
     -------
     Importance
         ``per_tree`` is padded with zeros if the folds have different numbers of trees.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import HistGradientBoostingClassifier
+    >>> from unbiasedgbm import cross_unbiased_gain
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> result = cross_unbiased_gain(HistGradientBoostingClassifier(max_iter=5), X, y, cv=3)
+    >>> bool(result.p_adjusted.min() < 0.01)
+    True
     """
     labels = np.asarray(y)
     splitter = check_cv(cv, labels, classifier=is_classifier(estimator))

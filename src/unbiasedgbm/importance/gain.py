@@ -116,6 +116,19 @@ def unbiased_gain(
     -----
     FewUsableSplitsWarning
         If less than half of the splits could be judged.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import HistGradientBoostingClassifier
+    >>> from unbiasedgbm import unbiased_gain
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = HistGradientBoostingClassifier(max_iter=10).fit(X[:400], y[:400])
+    >>> result = unbiased_gain(model, X[:400], y[:400], X[400:], y[400:])
+    >>> bool(result.p_value.min() < 1e-6)
+    True
+    >>> [result.feature_names[j] for j in result.ranking()[:1]]
+    ['x22']
     """
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must lie between 0 and 1, got {level}.")

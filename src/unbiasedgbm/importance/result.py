@@ -51,6 +51,19 @@ class Importance:
         The groups that were asked for, tested together.
     settings : mapping
         The arguments behind the numbers.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import HistGradientBoostingClassifier
+    >>> from unbiasedgbm import unbiased_gain
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = HistGradientBoostingClassifier(max_iter=10).fit(X[:400], y[:400])
+    >>> result = unbiased_gain(model, X[:400], y[:400], X[400:], y[400:])
+    >>> bool((result.ci_low <= result.importance).all())
+    True
+    >>> list(result.to_frame().columns[:4])
+    ['feature', 'importance', 'se', 'z']
     """
 
     method: str

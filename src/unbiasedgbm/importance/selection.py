@@ -46,6 +46,16 @@ class UnbiasedGainSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
         Only if the table has names.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.ensemble import HistGradientBoostingClassifier
+    >>> from unbiasedgbm import UnbiasedGainSelector
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> selector = UnbiasedGainSelector(HistGradientBoostingClassifier(max_iter=10), mode="k_best", param=3)
+    >>> selector.fit_transform(X, y).shape
+    (569, 3)
     """
 
     def __init__(

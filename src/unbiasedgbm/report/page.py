@@ -49,6 +49,18 @@ def write_report(
     n_effects : int, default=6
         Features, the most important ones, whose effect is drawn.
     n_jobs : int or None, default=None
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from unbiasedgbm import UnbiasedGBMClassifier, write_report
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = UnbiasedGBMClassifier(n_estimators=10).fit(X[:400], y[:400])
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "report.html")
+    >>> write_report(model, path, X[:400], y[:400], X[400:], y[400:])
+    >>> os.path.getsize(path) > 50_000
+    True
     """
     content = report_content(
         model, ReportRows.read(model, X_train, y_train, X_val, y_val), n_effects=n_effects, n_jobs=n_jobs

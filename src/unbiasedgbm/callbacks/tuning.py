@@ -37,8 +37,10 @@ class OptunaPruning(BaseCallback):
 
     def after_iteration(self, state: TrainingState) -> bool | None:
         """Report; raises optuna.TrialPruned where the study's pruner says so."""
-        import optuna
-
+        try:
+            import optuna
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError("OptunaPruning needs optuna: pip install 'unbiasedgbm[tune]'.") from error
         metrics = state.history.get("validation", {})
         metric = self.metric or next(iter(metrics), None)
         if metric not in metrics:

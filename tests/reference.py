@@ -207,7 +207,7 @@ def check_tree(boosted, grown, twin, groups=None):
     Where two features or cuts score the same to seven digits, the engine's choice is followed.
     """
     tree, p = grown.tree, boosted.parameters
-    X = boosted.table.block(0, len(boosted.data.y))
+    X = boosted.table.block(0, len(boosted.rows.data.y))
     rows = {0: twin.role < 4}
     nodes = {0: twin.node(rows[0])}
     n_leaves = 1

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from unbiasedgbm.exact import exact_mean, exact_sum, weighted_quantile
 from unbiasedgbm.losses import (
     REGRESSION_LOSSES,
     AbsoluteError,
@@ -15,10 +16,7 @@ from unbiasedgbm.losses import (
     QuantileLoss,
     SquaredError,
     TweedieLoss,
-    exact_mean,
-    exact_sum,
     regression_loss,
-    weighted_quantile,
 )
 
 SMOOTH = {

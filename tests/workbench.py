@@ -48,11 +48,11 @@ class OpenBooster(Booster):
 
     def roles(self):
         """Role of each row: 0, 1, 2 for S1, S2, S3, and 3 for rows left out."""
-        return self._memory.roles.copy()
+        return self.rows.roles.copy()
 
     def search_gradients(self):
         """g, h and count of each row as the split search of the last tree saw them."""
-        packed, (g_scale, h_scale, bits, _) = self._memory.packed, self.packing
+        packed, (g_scale, h_scale, bits, _) = self.rows.packed, self.packing
         low = packed & ((1 << G_SHIFT) - 1)
         return (packed >> G_SHIFT) / g_scale, (low >> bits) / h_scale, low & ((1 << bits) - 1)
 
@@ -82,7 +82,7 @@ def booster(
         np.zeros(p, np.int64) if monotone is None else np.asarray(monotone, np.int64),
         np.zeros((0, p), np.uint8) if groups is None else np.asarray(groups, np.uint8),
     )
-    made, base = make_booster(
+    made, _, base = make_booster(
         Rows(table, np.asarray(y, np.float64), weight),
         class_weight,
         schema,
@@ -101,8 +101,8 @@ def booster(
 
 def bins_of(boosted: Booster, j: int):
     """Bins of feature j, shape (n,)."""
-    bins, column = boosted.data.bins, int(boosted.features[j]["column"])
-    n = len(boosted.data.y)
+    bins, column = boosted.rows.data.bins, int(boosted.features[j]["column"])
+    n = len(boosted.rows.data.y)
     if column >= 0:
         return bins.narrow.reshape(n, bins.n_bytes)[:, column].astype(np.int64)
     return bins.wide.reshape(n, -1)[:, -1 - column].astype(np.int64)

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from unbiasedgbm.kernels import hash64, kernel
+from unbiasedgbm.kernels import hash64, hash_rows, kernel
 from unbiasedgbm.threads import Pool
 
 # Bins of a narrow feature in a histogram: what a byte can tell apart. A constant, because the histogram kernel took 1.3
@@ -246,20 +246,21 @@ def learn_bins(
     return BinMapper(edges, n_bins, categorical)
 
 
-def sample_rows(n_rows: int) -> npt.NDArray[np.intp] | None:
-    """Rows that quantiles are taken from, or None for all: a hash of the row number decides."""
+def sample_rows(n_rows: int, first: int = 0, last: int | None = None) -> npt.NDArray[np.intp] | None:
+    """Rows that quantiles are taken from, or None for all: a hash of the row number decides.
+
+    Parameters
+    ----------
+    n_rows : int
+        Rows of the table.
+    first, last : int
+        Rows to look at, all by default; the result counts from ``first``.
+    """
     if n_rows <= SAMPLE_ROWS:
         return None
-    chosen = np.zeros(n_rows, dtype=np.bool_)
-    _mark_sample(np.uint64(SAMPLE_ROWS / n_rows * 2.0**63), chosen)
-    return np.flatnonzero(chosen)
-
-
-@kernel
-def _mark_sample(limit, chosen):
-    """Choose rows whose hash is below a limit (of 2**63)."""
-    for i in range(chosen.size):
-        chosen[i] = (hash64(np.uint64(0x5A), np.uint64(i)) >> np.uint64(1)) < limit
+    keys = np.empty((n_rows if last is None else last) - first, dtype=np.uint64)
+    hash_rows(np.uint64(0x5A), np.uint64(first), keys)
+    return np.flatnonzero((keys >> np.uint64(1)) < np.uint64(SAMPLE_ROWS / n_rows * 2.0**63))
 
 
 @kernel

@@ -191,6 +191,14 @@ def _is_text_type(cell: type, label: str) -> bool:
     raise TypeError(f"{label}: argument must be a string or a real number, not {cell.__name__!r}.")
 
 
+def holds_numbers(column: RawColumn) -> bool:
+    """Whether an object column has cells that are numbers, missing ones included: its True is then a 1."""
+    if not isinstance(column, np.ndarray) or column.dtype.kind != "O":
+        return False
+    types = _cell_types(column)
+    return any(issubclass(cell, numbers.Real | Decimal) and not issubclass(cell, bool) for cell in types)
+
+
 def _object_numbers(values: NDArray[Any]) -> FloatArray:
     """An object array of numbers and missing values as float64."""
     try:
@@ -220,8 +228,7 @@ def _factorize_array(values: NDArray[Any]) -> tuple[Sequence[object], NDArray[np
     cells = list(position_of)
     if any(isinstance(cell, bool | np.bool_ | numbers.Real | Decimal) and cell in (0, 1) for cell in cells):
         # True and 1 are one level; which of them came first must not show
-        types = _cell_types(values)
-        if any(issubclass(cell, numbers.Real | Decimal) and not issubclass(cell, bool) for cell in types):
+        if holds_numbers(values):
             cells = [int(cell) if isinstance(cell, bool | np.bool_) else cell for cell in cells]
     return cells, codes
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -20,7 +21,7 @@ from unbiasedgbm.callbacks.checkpoint import find_checkpoint, fingerprint
 from unbiasedgbm.ensemble.trees import Tree, TreeEnsemble, join
 from unbiasedgbm.frames import Schema, learn_schema
 from unbiasedgbm.losses import REGRESSION_LOSSES, CustomLoss, LogLoss, Loss, MulticlassLogLoss, regression_loss
-from unbiasedgbm.metrics import make_metrics
+from unbiasedgbm.metrics import Metric, make_metrics
 from unbiasedgbm.model import FittedModel, copy_history
 from unbiasedgbm.parameters import (
     CLASSIFIER_PARAMETERS,
@@ -29,15 +30,40 @@ from unbiasedgbm.parameters import (
     check_parameters,
     check_role_ratio,
 )
-from unbiasedgbm.targets import read_target, read_weight
+from unbiasedgbm.targets import class_numbers, finite_numbers, read_target, read_weight
 from unbiasedgbm.threads import Pool, effective_n_jobs
+from unbiasedgbm.training.booster import Booster
 from unbiasedgbm.training.constraints import interaction_groups, monotone_signs
-from unbiasedgbm.training.loop import boost
+from unbiasedgbm.training.loop import Watched, boost
 from unbiasedgbm.training.roles import usable_rule
 from unbiasedgbm.training.setup import Constraints, Rows, hold_out, make_booster, watch
 from unbiasedgbm.training.workspace import TrainingParameters
 
 FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What `fit` has in hand when boosting begins.
+
+    Attributes
+    ----------
+    schema : Schema
+    booster : Booster
+    base : ndarray of shape (n_outputs,), float64
+        Where raw predictions start.
+    metrics : list of Metric
+    validation : Watched or None
+    fingerprint : callable
+        ``fingerprint(start)`` is a number for all that training reads, the trees to go on from included.
+    """
+
+    schema: Schema
+    booster: Booster
+    base: FloatArray
+    metrics: list[Metric]
+    validation: Watched | None
+    fingerprint: Callable[[TreeEnsemble | None], str]
 
 
 class _BaseUnbiasedGBM(BaseEstimator):
@@ -106,46 +132,61 @@ class _BaseUnbiasedGBM(BaseEstimator):
         old_trees = None if before is None else before.ensemble
         seed = _draw_seed(self.random_state) if before is None else before.seed
 
-        schema, rows = self._read_training_rows(X, y, sample_weight, before)
-        loss = self._make_loss()
-        loss.check_target(rows.y)
-        metrics = make_metrics(self.scoring, loss, getattr(self, "classes_", None))
-        stops = self._stops_early(X_val)
-        watched = self._read_validation_rows(schema, X_val, y_val, sample_weight_val)
-        if stops and watched is None:
-            rows, watched = hold_out(rows, self.validation_fraction, hasattr(self, "classes_"), seed)
-
-        parameters = self._training_parameters(rows, seed)
-        booster, base = make_booster(
-            rows, self._class_weights(rows.y), schema, self._constraints(schema), parameters, self.max_bins, loss,
-            None if before is None else (before.ensemble, before.progress), pool,
-        )  # fmt: skip
-        validation = None if watched is None else watch(watched, booster, base, old_trees)
+        given = (X, y, sample_weight, X_val, y_val, sample_weight_val)
+        work = self._set_up(given, before, seed, pool)
+        booster, schema = work.booster, work.schema
         state = TrainingState(
             iteration=booster.progress.n_iterations,
             n_estimators=self.n_estimators,
             history={} if before is None else copy_history(before.history),
-            greater_is_better={metric.name: metric.greater_is_better for metric in metrics},
+            greater_is_better={metric.name: metric.greater_is_better for metric in work.metrics},
             resumed=resumed is not None,
         )
         start_trees = None if start is None else start.ensemble
-        rows_read = "" if checkpoint is None else fingerprint(booster, validation, start_trees)
+        rows_read = "" if checkpoint is None else work.fingerprint(start_trees)
         if checkpoint is not None and resumed is not None:
             checkpoint.check_rows(resumed, rows_read)
         stopper = EarlyStopping(self.n_iter_no_change, self.tol)
         trees: list[Tree] = []
 
         def model_so_far() -> FittedModel:
-            ensemble = join(schema.n_features, base, old_trees, trees)
+            ensemble = join(schema.n_features, work.base, old_trees, trees)
             best = stopper.best_iteration or state.iteration
             return FittedModel(
                 schema, ensemble, booster.progress.copy(), seed, best, copy_history(state.history), rows_read
             )
 
-        state.model = lambda: self._twin()._accept(model_so_far(), parameters.split_rule)
+        rule = booster.parameters.split_rule
+        state.model = lambda: self._twin()._accept(model_so_far(), rule)
+        stops = self._stops_early(X_val)
         watchers = [*[stopper] * stops, *callbacks, *[LogProgress(int(self.verbose))] * bool(self.verbose)]
-        boost(booster, state, metrics, validation, watchers, bool(self.verbose), trees)
-        return self._accept(model_so_far(), parameters.split_rule)
+        boost(booster, state, work.metrics, work.validation, watchers, bool(self.verbose), trees)
+        return self._accept(model_so_far(), rule)
+
+    def _set_up(self, given: tuple[Any, ...], before: FittedModel | None, seed: int, pool: Pool) -> Work:
+        """Read all rows, and set a booster on those that train."""
+        X, y, sample_weight, X_val, y_val, sample_weight_val = given
+        schema, rows = self._read_training_rows(X, y, sample_weight, before)
+        loss = self._make_loss()
+        loss.check_target(rows.y)
+        metrics = make_metrics(self.scoring, loss, getattr(self, "classes_", None))
+        watched = self._read_validation_rows(schema, X_val, y_val, sample_weight_val)
+        if self._stops_early(X_val) and watched is None:
+            rows, watched = hold_out(rows, self.validation_fraction, hasattr(self, "classes_"), seed)
+        counts = rows.counts()
+        n_rows = len(rows.y) if counts is None else int(counts.sum(dtype=np.int64))
+        booster, shard, base = make_booster(
+            rows, self._class_weights(rows.y), schema, self._constraints(schema),
+            self._training_parameters(n_rows, seed), self.max_bins, loss,
+            None if before is None else (before.ensemble, before.progress), pool,
+        )  # fmt: skip
+        old_trees = None if before is None else before.ensemble
+        validation = None if watched is None else watch(watched, booster, base, old_trees)
+
+        def read(start: TreeEnsemble | None) -> str:
+            return fingerprint(shard.data, booster.mapper, validation, start)
+
+        return Work(schema, booster, base, metrics, validation, read)
 
     def _model_before(self, init_model: Any) -> FittedModel | None:
         """The model to go on from, by `warm_start` or ``init_model``."""
@@ -213,9 +254,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
             interaction_groups(self.interaction_cst, p, names),
         )
 
-    def _training_parameters(self, rows: Rows, seed: int) -> TrainingParameters:
-        counts = rows.counts()
-        n_rows = len(rows.y) if counts is None else int(counts.sum(dtype=np.int64))
+    def _training_parameters(self, n_rows: int, seed: int) -> TrainingParameters:
         ratio = check_role_ratio(self.role_ratio)
         rule = usable_rule(self.split_rule, ratio, n_rows * self.subsample, self.min_samples_leaf)
         same_name = {
@@ -526,24 +565,29 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
             raise ValueError("monotonic_cst is not supported for more than two classes.")
 
     def _encode(self, y: npt.NDArray[Any], name: str) -> FloatArray:
-        number = np.searchsorted(self.classes_, y)
-        number = np.minimum(number, len(self.classes_) - 1)
-        unknown = self.classes_[number] != y
-        if unknown.any():
-            raise ValueError(f"{name} has the class {y[unknown][0]!r}, which the training target does not have.")
-        return number.astype(np.float64)
+        return class_numbers(self.classes_, y, name)
 
     def _make_loss(self) -> Loss:
         return LogLoss() if len(self.classes_) == 2 else MulticlassLogLoss(len(self.classes_))
 
     def _class_weights(self, y: FloatArray) -> FloatArray | None:
+        by_class = self._weights_by_class(np.bincount(y.astype(np.intp), minlength=len(self.classes_)))
+        return None if by_class is None else by_class[y.astype(np.intp)]
+
+    def _weights_by_class(self, sizes: npt.NDArray[np.int64]) -> FloatArray | None:
+        """Weight of each class from the numbers of their rows, shape (n_classes,); None for no weights."""
         if self.class_weight is None:
             return None
-        labels = self.classes_[y.astype(np.intp)]
+        present = np.flatnonzero(sizes)
+        weights = np.ones(len(sizes))
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            weights[present] = sizes.sum() / (len(present) * sizes[present].astype(np.float64))
+            return weights
         try:
-            return np.asarray(compute_sample_weight(self.class_weight, labels), dtype=np.float64)
+            weights[present] = compute_sample_weight(self.class_weight, self.classes_[present])
         except ValueError as error:
             raise ValueError(f"class_weight: {error}") from error
+        return weights
 
     def decision_function(self, X: Any, *, n_iterations: int | None = None) -> FloatArray:
         """Raw predictions: log odds of the second class, or one column a class.
@@ -695,13 +739,7 @@ class UnbiasedGBMRegressor(RegressorMixin, _BaseUnbiasedGBM):
         self.verbose = verbose
 
     def _encode(self, y: npt.NDArray[Any], name: str) -> FloatArray:
-        try:
-            values = np.asarray(y, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise ValueError(f"{name} must hold numbers.") from None
-        if not np.isfinite(values).all():
-            raise ValueError(f"{name} holds an infinite value (inf).")
-        return values
+        return finite_numbers(y, name)
 
     def _make_loss(self) -> Loss:
         if isinstance(self.loss, str):

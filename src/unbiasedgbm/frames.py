@@ -215,7 +215,7 @@ class Schema:
             feature_names=names,
             is_categorical=np.array([levels is not None for levels in categories]),
             categories=tuple(
-                None if levels is None else checked_levels(levels, _label(names, j))
+                None if levels is None else checked_levels(levels, column_label(names, j))
                 for j, levels in enumerate(categories)
             ),
             handle_unknown=data["handle_unknown"],
@@ -225,12 +225,12 @@ class Schema:
         if self.categories[feature] is not None:
             return self._level_reader(feature, raw)
         try:
-            return numeric_reader(raw, _label(self.feature_names, feature))
+            return numeric_reader(raw, column_label(self.feature_names, feature))
         except ValueError as error:
             raise ValueError(f"{error} (the column was numeric during fit)") from error
 
     def _level_reader(self, feature: int, raw: RawColumn) -> Reader:
-        label = _label(self.feature_names, feature)
+        label = column_label(self.feature_names, feature)
         values, codes = factorize(raw, label)
         levels = self.categories[feature] or ()
         return partial(
@@ -287,11 +287,11 @@ def learn_schema(
         raise ValueError(f"handle_unknown must be 'missing' or 'error', got {handle_unknown!r}.")
     source = open_source(X)
     check_not_empty(source)
-    mask = _categorical_mask(source, categorical_features)
+    mask = categorical_mask(text_columns(source), source.names, categorical_features)
     readers: dict[int, Reader] = {}
     categories: list[tuple[Level, ...] | None] = [None] * source.n_features
     for j in range(source.n_features):
-        label = _label(source.names, j)
+        label = column_label(source.names, j)
         if mask[j]:
             values, codes = factorize(source.column(j), label)
             seen = np.bincount((codes if rows is None else codes[rows]) + 1, minlength=len(values) + 1)[1:] > 0
@@ -305,19 +305,25 @@ def learn_schema(
     return schema, Table(source.array, readers, source.n_rows, source.n_features, source.names)
 
 
-def _categorical_mask(source: Source, categorical_features: CategoricalFeatures) -> NDArray[np.bool_]:
-    """Which columns are categorical, shape (n_features,)."""
-    from_dtype = isinstance(categorical_features, str) and categorical_features == "from_dtype"
+def text_columns(source: Source) -> NDArray[np.bool_]:
+    """Which columns are categorical by their type, shape (n_features,)."""
     by_type = np.zeros(source.n_features, dtype=np.bool_)
     if source.array is None:
         for j, raw in enumerate(source.columns):
-            by_type[j] = is_categorical(raw, _label(source.names, j))
-    if from_dtype:
+            by_type[j] = is_categorical(raw, column_label(source.names, j))
+    return by_type
+
+
+def categorical_mask(
+    by_type: NDArray[np.bool_], names: tuple[str, ...] | None, categorical_features: CategoricalFeatures
+) -> NDArray[np.bool_]:
+    """Which columns are categorical, shape (n_features,); ``by_type`` is from `text_columns`."""
+    if isinstance(categorical_features, str) and categorical_features == "from_dtype":
         return by_type
-    listed = _listed_mask(categorical_features, source.names, source.n_features)
+    listed = _listed_mask(categorical_features, names, len(by_type))
     left_out = np.flatnonzero(by_type & ~listed)
     if len(left_out):
-        labels = ", ".join(_label(source.names, j) for j in left_out[:5].tolist())
+        labels = ", ".join(column_label(names, j) for j in left_out[:5].tolist())
         raise ValueError(
             f"{labels} hold text or categories but are not in categorical_features. List them there, use "
             '"from_dtype", or convert them to numbers.'
@@ -362,7 +368,7 @@ def _listed_mask(listed: CategoricalFeatures, names: tuple[str, ...] | None, n_f
     return mask
 
 
-def _label(names: tuple[str, ...] | None, feature: int) -> str:
+def column_label(names: tuple[str, ...] | None, feature: int) -> str:
     """What an error calls a column."""
     return f"Column {feature}" if names is None else f"Column {names[feature]!r}"
 

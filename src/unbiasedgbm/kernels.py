@@ -90,6 +90,13 @@ def hash64(key: np.uint64, counter: np.uint64) -> np.uint64:
     return x ^ (x >> _S31)
 
 
+@kernel
+def hash_rows(key: np.uint64, first: np.uint64, out: Any) -> None:
+    """Fill ``out`` (uint64) with the hashes of the rows from number ``first`` on."""
+    for i in range(out.size):
+        out[i] = hash64(key, first + np.uint64(i))
+
+
 _MASK = 0xFFFFFFFFFFFFFFFF
 
 

@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+
+from unbiasedgbm.exact import RowStatistics, exact_mean, weighted_quantile
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -23,83 +26,6 @@ MIN_HESSIAN = 1e-16
 
 # exp() of more than this is treated as this: exp(±50) is far outside any useful rate.
 _MAX_LOG_RATE = 50.0
-
-
-def exact_mean(values: FloatArray, sample_weight: FloatArray | None) -> float:
-    """Weighted mean by a fixed-point integer sum: it depends neither on the order nor on the grouping of the rows.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n,), float64
-    sample_weight : ndarray of shape (n,), float64, or None
-
-    Returns
-    -------
-    float
-    """
-    top = float(np.max(np.abs(values), initial=0.0))
-    if top == 0.0:
-        return 0.0
-    total = float(len(values)) if sample_weight is None else exact_sum(sample_weight)
-    return exact_sum(values, sample_weight) / total
-
-
-def exact_sum(values: FloatArray, sample_weight: FloatArray | None = None) -> float:
-    """Sum of ``sample_weight * values`` in fixed point, independent of the order of the rows.
-
-    A weight of two adds exactly what two equal rows add: the unit depends on the largest value, not on how many rows
-    there are.
-    """
-    top = float(np.max(np.abs(values), initial=0.0))
-    if top == 0.0:
-        return 0.0
-    exponent = 52 - math.frexp(top)[1]
-    units = np.rint(np.ldexp(values, exponent))
-    weight: npt.NDArray[np.int64] | None = None
-    heaviest = 1.0
-    if sample_weight is not None:
-        heaviest = float(np.max(sample_weight))
-        if heaviest < 2.0**30 and (sample_weight == np.floor(sample_weight)).all():
-            weight = sample_weight.astype(np.int64)
-        else:
-            shift = math.frexp(heaviest)[1]
-            units = np.rint(units * np.ldexp(sample_weight, -shift))
-            exponent, heaviest = exponent - shift, 1.0
-    return math.ldexp(float(_wide_sum(units.astype(np.int64), weight, int(heaviest))), -exponent)
-
-
-def _wide_sum(units: npt.NDArray[np.int64], weight: npt.NDArray[np.int64] | None, heaviest: int) -> int:
-    """Sum of weight · units, |units| ≤ 2**52, that no number of rows can overflow: by halves, and by blocks of rows."""
-    size = max(1, (1 << 62) // ((1 << 27) * heaviest))
-    total = 0
-    for start in range(0, len(units), size):
-        block = units[start : start + size]
-        high, low = block >> 26, block & ((1 << 26) - 1)
-        if weight is not None:
-            high, low = high * weight[start : start + size], low * weight[start : start + size]
-        total += (int(high.sum()) << 26) + int(low.sum())
-    return total
-
-
-def weighted_quantile(values: FloatArray, sample_weight: FloatArray | None, level: float) -> float:
-    """Lower-and-upper averaged quantile; rows of weight two count twice.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n,), float64
-    sample_weight : ndarray of shape (n,), float64, or None
-    level : float in [0, 1]
-    """
-    order = np.argsort(values, kind="stable")
-    ranked = values[order]
-    if sample_weight is None:
-        cumulative = np.arange(1, len(values) + 1, dtype=np.float64)
-    else:
-        cumulative = np.cumsum(sample_weight[order])
-    target = level * cumulative[-1]
-    low = min(int(np.searchsorted(cumulative, target, side="left")), len(values) - 1)
-    high = min(int(np.searchsorted(cumulative, target, side="right")), len(values) - 1)
-    return 0.5 * (float(ranked[low]) + float(ranked[high]))
 
 
 class Loss:
@@ -117,15 +43,15 @@ class Loss:
         Whether the mean of g² equals the mean of h at the truth, so that gains are already in units of the noise.
     bounds : tuple of two floats or None
         Largest |g| and h that there can be, where they are known.
-    renews_leaves : bool
-        Whether leaf values are found from the residuals (`renew`) instead of by a Newton step.
+    leaf_level : float or None
+        Leaf values are this quantile of the residuals y − F of their rows; None for a Newton step.
     """
 
     name: ClassVar[str] = ""
     n_outputs: int = 1
     constant_hessian: ClassVar[bool] = False
     unit_dispersion: ClassVar[bool] = False
-    renews_leaves: ClassVar[bool] = False
+    leaf_level: float | None = None
     bounds: ClassVar[tuple[float, float] | None] = None
 
     def check_target(self, y: FloatArray) -> None:
@@ -133,10 +59,18 @@ class Loss:
 
     def start(self, y: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
         """Best constant raw prediction, shape (n_outputs,)."""
+        return self.start_over(RowStatistics(y, y, sample_weight))
+
+    def start_over(self, rows: RowStatistics) -> FloatArray:
+        """`start` for rows that may lie anywhere."""
         raise NotImplementedError  # abstract
 
     def prepare(self, y: FloatArray, raw: FloatArray, sample_weight: FloatArray | None) -> None:
         """See all rows once before the gradients of an iteration are asked for in blocks."""
+        self.prepare_over(RowStatistics(y, raw, sample_weight))
+
+    def prepare_over(self, rows: RowStatistics) -> None:
+        """`prepare` for rows that may lie anywhere."""
 
     def gradients(self, y: FloatArray, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
         """First and second derivative by the raw prediction, unweighted.
@@ -161,13 +95,9 @@ class Loss:
         """Loss of each row, shape (n,)."""
         raise NotImplementedError  # abstract
 
-    def renew(self, residual: FloatArray, sample_weight: FloatArray | None) -> float:
-        """Leaf value from the residuals y − F of its rows, where `renews_leaves`."""
-        raise NotImplementedError  # abstract
-
     def mean(self, y: FloatArray, raw: FloatArray, sample_weight: FloatArray | None = None) -> float:
         """Weighted mean of `values`."""
-        return float(np.average(self.values(y, raw), weights=sample_weight))
+        return exact_mean(self.values(y, raw), sample_weight)
 
 
 class LogLoss(Loss):
@@ -177,9 +107,9 @@ class LogLoss(Loss):
     unit_dispersion = True
     bounds = (1.0, 0.25)
 
-    def start(self, y: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
+    def start_over(self, rows: RowStatistics) -> FloatArray:
         """Log odds of the weighted share of class 1."""
-        share = min(max(exact_mean(y, sample_weight), 1e-12), 1 - 1e-12)
+        share = min(max(rows.mean(_target), 1e-12), 1 - 1e-12)
         return np.array([math.log(share / (1 - share))])
 
     def gradients(self, y: FloatArray, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -210,9 +140,9 @@ class MulticlassLogLoss(Loss):
     def __init__(self, n_classes: int) -> None:
         self.n_outputs = n_classes
 
-    def start(self, y: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
+    def start_over(self, rows: RowStatistics) -> FloatArray:
         """Centred log shares of the classes."""
-        shares = [exact_mean((y == k).astype(np.float64), sample_weight) for k in range(self.n_outputs)]
+        shares = [rows.mean(partial(_is_class, k)) for k in range(self.n_outputs)]
         logs = np.log(np.maximum(shares, 1e-12))
         return logs - logs.mean()
 
@@ -243,9 +173,9 @@ class SquaredError(Loss):
     name = "squared_error"
     constant_hessian = True
 
-    def start(self, y: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
+    def start_over(self, rows: RowStatistics) -> FloatArray:
         """Weighted mean."""
-        return np.array([exact_mean(y, sample_weight)])
+        return np.array([rows.mean(_target)])
 
     def gradients(self, y: FloatArray, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return F − y and 1."""
@@ -261,14 +191,13 @@ class QuantileLoss(Loss):
 
     name = "quantile"
     constant_hessian = True
-    renews_leaves = True
 
     def __init__(self, level: float = 0.5) -> None:
-        self.level = level
+        self.level = self.leaf_level = level
 
-    def start(self, y: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
+    def start_over(self, rows: RowStatistics) -> FloatArray:
         """Weighted quantile."""
-        return np.array([weighted_quantile(y, sample_weight, self.level)])
+        return np.array([rows.quantile(_target, self.level)])
 
     def gradients(self, y: FloatArray, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return −level below the target, 1 − level above it, 0 on it; h is 1."""
@@ -280,10 +209,6 @@ class QuantileLoss(Loss):
         """Return the pinball loss."""
         residual = y - raw
         return np.maximum(self.level * residual, (self.level - 1.0) * residual)
-
-    def renew(self, residual: FloatArray, sample_weight: FloatArray | None) -> float:
-        """Weighted quantile of the residuals."""
-        return weighted_quantile(residual, sample_weight, self.level)
 
 
 class AbsoluteError(QuantileLoss):
@@ -316,13 +241,13 @@ class HuberLoss(Loss):
         self.level = level
         self.delta = math.nan
 
-    def start(self, y: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
+    def start_over(self, rows: RowStatistics) -> FloatArray:
         """Weighted median."""
-        return np.array([weighted_quantile(y, sample_weight, 0.5)])
+        return np.array([rows.quantile(_target, 0.5)])
 
-    def prepare(self, y: FloatArray, raw: FloatArray, sample_weight: FloatArray | None) -> None:
+    def prepare_over(self, rows: RowStatistics) -> None:
         """Find the border between small and large residuals."""
-        self.delta = weighted_quantile(np.abs(y - raw), sample_weight, self.level)
+        self.delta = rows.quantile(_distance, self.level)
 
     def gradients(self, y: FloatArray, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the clipped residual and 1."""
@@ -340,9 +265,9 @@ class HuberLoss(Loss):
 class _LogLinkLoss(Loss):
     """What losses of a positive mean with a log link share."""
 
-    def start(self, y: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
+    def start_over(self, rows: RowStatistics) -> FloatArray:
         """Log of the weighted mean."""
-        return np.array([math.log(max(exact_mean(y, sample_weight), 1e-300))])
+        return np.array([math.log(max(rows.mean(_target), 1e-300))])
 
     def predict(self, raw: FloatArray) -> FloatArray:
         """Return the mean, exp(F)."""
@@ -443,18 +368,22 @@ class CustomLoss(Loss):
         self._values = values
         self.n_outputs = n_outputs
 
-    def start(self, y: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
+    def start_over(self, rows: RowStatistics) -> FloatArray:
         """Newton steps of a constant from zero, at most 20."""
         start = np.zeros(self.n_outputs)
-        shape = (len(y),) if self.n_outputs == 1 else (len(y), self.n_outputs)
         for _ in range(20):
-            g, h = self.gradients(y, np.broadcast_to(start, shape).copy())
-            for k in range(self.n_outputs):
-                g_k, h_k = (g, h) if self.n_outputs == 1 else (g[:, k], h[:, k])
-                start[k] -= exact_sum(np.ascontiguousarray(g_k), sample_weight) / max(
-                    exact_sum(np.ascontiguousarray(h_k), sample_weight), MIN_HESSIAN
-                )
+            sums = [
+                [rows.total(partial(self._at_constant, start, which, k)) for which in (0, 1)]
+                for k in range(self.n_outputs)
+            ]
+            start = start - [g / max(h, MIN_HESSIAN) for g, h in sums]
         return start
+
+    def _at_constant(self, constant: FloatArray, which: int, output: int, y: FloatArray, raw: FloatArray) -> FloatArray:
+        """First (0) or second (1) derivative of one output where all raw predictions are a constant."""
+        shape = (len(y),) if self.n_outputs == 1 else (len(y), self.n_outputs)
+        found = self.gradients(y, np.broadcast_to(constant, shape).copy())[which]
+        return found if self.n_outputs == 1 else np.ascontiguousarray(found[:, output])
 
     def gradients(self, y: FloatArray, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Call the user's function and check what it returned."""
@@ -490,6 +419,18 @@ def regression_loss(
     if cls is TweedieLoss:
         return TweedieLoss(tweedie_power)
     return cls()
+
+
+def _target(y: FloatArray, raw: FloatArray) -> FloatArray:
+    return y
+
+
+def _is_class(k: int, y: FloatArray, raw: FloatArray) -> FloatArray:
+    return (y == k).astype(np.float64)
+
+
+def _distance(y: FloatArray, raw: FloatArray) -> FloatArray:
+    return np.abs(y - raw)
 
 
 def _exp(values: FloatArray) -> FloatArray:

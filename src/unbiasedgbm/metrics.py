@@ -59,11 +59,14 @@ class Metric:
     greater_is_better : bool
     compute : callable
         ``compute(y, raw, sample_weight) -> float``; y as class numbers or targets.
+    values : callable or None
+        ``values(y, raw)``, of which the metric is the weighted mean over rows; None for what needs all rows at once.
     """
 
     name: str
     greater_is_better: bool
     compute: Callable[[FloatArray, FloatArray, FloatArray | None], float]
+    values: Callable[[FloatArray, FloatArray], FloatArray] | None = None
 
 
 def make_metrics(scoring: Any, loss: Loss, classes: npt.NDArray[Any] | None) -> list[Metric]:
@@ -88,7 +91,7 @@ def make_metrics(scoring: Any, loss: Loss, classes: npt.NDArray[Any] | None) -> 
 
 def _make_metric(entry: Any, loss: Loss, classes: npt.NDArray[Any] | None) -> Metric:
     if isinstance(entry, str) and entry == "loss":
-        return Metric("loss", False, loss.mean)
+        return Metric("loss", False, loss.mean, loss.values)
     try:
         scorer = get_scorer(entry)
     except ValueError as error:

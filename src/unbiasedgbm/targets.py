@@ -60,3 +60,23 @@ def read_target(
     if missing:
         raise ValueError(f"Input {name} contains NaN: drop the rows whose target is missing.")
     return values
+
+
+def class_numbers(classes: npt.NDArray[Any], y: npt.NDArray[Any], name: str) -> npt.NDArray[np.float64]:
+    """Positions of a target's labels among the classes, as float64."""
+    number = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+    unknown = classes[number] != y
+    if unknown.any():
+        raise ValueError(f"{name} has the class {y[unknown][0]!r}, which the training target does not have.")
+    return number.astype(np.float64)
+
+
+def finite_numbers(y: npt.NDArray[Any], name: str) -> npt.NDArray[np.float64]:
+    """A target of numbers as float64."""
+    try:
+        values = np.asarray(y, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must hold numbers.") from None
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name} holds an infinite value (inf).")
+    return values

@@ -15,7 +15,7 @@ from unbiasedgbm.ensemble import predict
 from unbiasedgbm.ensemble.trees import join
 from unbiasedgbm.losses import AbsoluteError, LogLoss, MulticlassLogLoss
 from unbiasedgbm.training import booster as booster_module
-from unbiasedgbm.training import workspace
+from unbiasedgbm.training import shard, workspace
 
 
 @pytest.fixture
@@ -24,6 +24,7 @@ def small_blocks(monkeypatch):
 
     def set_to(rows, hist_bytes=None):
         monkeypatch.setattr(workspace, "BLOCK_ROWS", rows)
+        monkeypatch.setattr(shard, "BLOCK_ROWS", rows)
         monkeypatch.setattr(booster_module, "BLOCK_ROWS", rows)
         monkeypatch.setattr(workspace, "_ASK_PAIRS", 10)
         monkeypatch.setattr(workspace, "_ASK_ROWS", 10)
@@ -45,7 +46,7 @@ def grow(n_jobs, n_iterations=4, loss=None, n=600, **options):
     boosted = booster(X, y, categorical=[4, 5], loss=loss, n_jobs=n_jobs, **options)
     trees = [grown.tree for _ in range(n_iterations) for grown in boosted.iterate()]
     asked = boosted._memory
-    return join(6, boosted.base, None, trees), boosted.progress.importance.copy(), boosted.raw.copy(), asked
+    return join(6, boosted.base, None, trees), boosted.progress.importance.copy(), boosted.rows.raw.copy(), asked
 
 
 def assert_same(a, b):
@@ -95,14 +96,14 @@ def test_threads_with_options(small_blocks, options):
 def test_the_pool_was_asked(small_blocks, monkeypatch):
     """The test above would say nothing if small tables never left the compiled step."""
     asked = set()
-    for name in ("partition", "build_histogram", "scan"):
-        original = getattr(workspace.Workspace, name)
+    for owner, name in ((shard.Shard, "partition"), (shard.Shard, "build_histogram"), (workspace.Workspace, "scan")):
+        original = getattr(owner, name)
 
         def wrapped(self, *args, _name=name, _original=original):
             asked.add(_name)
             return _original(self, *args)
 
-        monkeypatch.setattr(workspace.Workspace, name, wrapped)
+        monkeypatch.setattr(owner, name, wrapped)
     grow(2)
     assert asked == set()
     small_blocks(40)

@@ -40,7 +40,7 @@ def check_every_iteration(boosted, n_iterations=8):
         ensemble = join(boosted.schema.n_features, boosted.base, None, trees).validate()
         walk = prepare(ensemble)
         raw = raw_predict(walk, ensemble.base, boosted.table, 0, ensemble.n_trees, Pool(1))
-        np.testing.assert_array_equal(raw, boosted.raw)
+        np.testing.assert_array_equal(raw, boosted.rows.raw)
         n_splits = (ensemble.left >= 0).sum()
         # the leaf that apply finds holds the value that was added
         found = leaves(walk, boosted.table, ensemble.n_trees, Pool(1))

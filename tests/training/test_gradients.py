@@ -43,7 +43,7 @@ def test_scales_leave_room_for_all_rows(sum_g, sum_h, n_rows, min_samples):
 
 def gradients_of(boosted):
     """True g and h at the start of the first iteration."""
-    return boosted.loss.gradients(boosted.data.y, boosted.raw[:, 0].copy())
+    return boosted.loss.gradients(boosted.rows.data.y, boosted.rows.raw[:, 0].copy())
 
 
 @pytest.mark.parametrize("rule", ["standard", "merged"])
@@ -105,7 +105,7 @@ def test_whole_weights_are_counts_and_multiples():
     X, y = mixed_table()
     weight = np.random.default_rng(0).integers(1, 6, len(y)).astype(float)
     plain, weighted = booster(X, y), booster(X, y, weight=weight)
-    weighted.raw[:] = plain.raw
+    weighted.rows.raw[:] = plain.rows.raw
     weighted.iterate()
     g, h, count = weighted.search_gradients()
     np.testing.assert_array_equal(count, weight)
@@ -132,10 +132,10 @@ def test_no_field_overflows(rule, kind):
     boosted.iterate()
     g, h, _ = boosted.search_gradients()
     assert np.abs(g * boosted.packing.g_scale).sum() < 2 ** (63 - G_SHIFT)
-    total = int(boosted._memory.packed.sum())
+    total = int(boosted.rows.packed.sum())
     bits = boosted.packing.count_bits
     # the word's fields are the sums of the fields
-    assert total >> G_SHIFT == int((boosted._memory.packed >> G_SHIFT).sum())
-    low = boosted._memory.packed & ((1 << G_SHIFT) - 1)
+    assert total >> G_SHIFT == int((boosted.rows.packed >> G_SHIFT).sum())
+    low = boosted.rows.packed & ((1 << G_SHIFT) - 1)
     assert (total & ((1 << G_SHIFT) - 1)) == int(low.sum())
     assert int((low >> bits).sum()) == pytest.approx(h.sum() * boosted.packing.h_scale)

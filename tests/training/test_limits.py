@@ -9,8 +9,8 @@ from unbiasedgbm.training.roles import role_shares
 
 def leaves_of(boosted, grown):
     """Leaf of each row, by the raw predictions' rows of the workspace."""
-    leaf = np.empty(len(boosted.data.y), int)
-    tree, memory = grown.tree, boosted._memory
+    leaf = np.empty(len(boosted.rows.data.y), int)
+    tree, memory = grown.tree, boosted.rows
     for k in np.flatnonzero(tree.left < 0):
         begin = int(grown.node["begin"][k])
         leaf[memory.rows[begin : begin + int(grown.node["n_rows"][k])]] = k

@@ -14,20 +14,20 @@ def grow_and_check(boosted, n_trees=1):
         bonus = memory.bonus()
         before_mean, n_before = memory.mean.copy(), memory.n_trees
         importance_before = boosted.progress.importance.copy()
-        g, h = boosted.loss.gradients(boosted.data.y, boosted.raw[:, 0].copy())
-        raw_before = boosted.raw[:, 0].copy()
+        g, h = boosted.loss.gradients(boosted.rows.data.y, boosted.rows.raw[:, 0].copy())
+        raw_before = boosted.rows.raw[:, 0].copy()
         grown = boosted.iterate()[0]
         twin = Twin(boosted, bonus)
         leaves, found, importance = check_tree(boosted, grown, twin)
         # leaf values: Newton steps from all rows of the tree, without the search's weights
-        w = 1.0 if boosted.data.sample_weight is None else boosted.data.sample_weight
+        w = 1.0 if boosted.rows.data.sample_weight is None else boosted.rows.data.sample_weight
         for i, mask in leaves.items():
             used = mask & (twin.role < 3)
             value = -(w * g)[used].sum() / ((w * h * np.ones_like(g))[used].sum() + boosted.parameters.reg_lambda)
             value *= boosted.parameters.learning_rate
             if not twin.features["monotone"].any():
                 assert grown.tree.value[i] == pytest.approx(value, rel=1e-5, abs=1e-7)
-            np.testing.assert_array_equal(boosted.raw[mask, 0], raw_before[mask] + grown.tree.value[i])
+            np.testing.assert_array_equal(boosted.rows.raw[mask, 0], raw_before[mask] + grown.tree.value[i])
             assert grown.tree.cover[i] == used.sum()
         np.testing.assert_allclose(boosted.progress.importance - importance_before, importance, rtol=1e-6, atol=1e-7)
         if boosted.parameters.split_rule == "evidence":
@@ -113,7 +113,7 @@ def test_weights(rule):
 def test_dispersion_is_that_of_the_residuals():
     X, y = mixed_table(300, 4)
     boosted = booster(X, np.exp(y), loss=PoissonLoss(), split_rule="evidence", num_leaves=4, max_bins=8)
-    g, h = boosted.loss.gradients(boosted.data.y, boosted.raw[:, 0].copy())
+    g, h = boosted.loss.gradients(boosted.rows.data.y, boosted.rows.raw[:, 0].copy())
     grow_and_check(boosted)
     assert boosted.dispersion == pytest.approx((g**2).sum() / h.sum(), rel=1e-5)
     logistic = booster(X, (y > 1).astype(float), loss=LogLoss(), split_rule="evidence", num_leaves=2)

@@ -13,9 +13,10 @@ from unbiasedgbm.callbacks.protocol import BaseCallback, Callback, TrainingState
 from unbiasedgbm.exceptions import CheckpointError, progress_logger
 
 if TYPE_CHECKING:
+    from unbiasedgbm.binning import BinMapper
     from unbiasedgbm.ensemble.trees import TreeEnsemble
-    from unbiasedgbm.training.booster import Booster
     from unbiasedgbm.training.loop import Validation
+    from unbiasedgbm.training.shard import TrainingData
 
 # A training may go on with other values of these and still end with the same trees.
 _FREE = {"n_estimators", "n_jobs", "verbose", "warm_start"}
@@ -109,17 +110,18 @@ def find_checkpoint(callbacks: Sequence[Callback]) -> Checkpoint | None:
     return found[0] if found else None
 
 
-def fingerprint(booster: Booster, validation: Validation | None, start: TreeEnsemble | None) -> str:
+def fingerprint(
+    data: TrainingData, mapper: BinMapper, validation: Validation | None, start: TreeEnsemble | None
+) -> str:
     """A number for all that training reads: binned rows, targets, weights, validation rows, trees to go on from."""
     digest = hashlib.blake2b(digest_size=16)
-    data = booster.data
     arrays: list[Any] = [
         data.bins.narrow,
         data.bins.wide,
         data.y,
         data.sample_weight,
         data.counts,
-        *booster.mapper.edges,
+        *mapper.edges,
     ]
     if validation is not None:
         arrays += [validation.bins.narrow, validation.bins.wide, validation.y, validation.sample_weight]

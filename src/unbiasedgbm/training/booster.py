@@ -19,16 +19,7 @@ from unbiasedgbm.kernels import hash_key
 from unbiasedgbm.losses import Loss
 from unbiasedgbm.threads import Pool
 from unbiasedgbm.training.evidence import EvidenceMemory
-from unbiasedgbm.training.gradients import (
-    PACK_ROWS,
-    Packing,
-    choose_packing,
-    count_bits,
-    drawn_bound,
-    pack,
-    sum_chunks,
-    sum_rows,
-)
+from unbiasedgbm.training.gradients import Packing, choose_packing, count_bits, drawn_bound, exponential_table
 from unbiasedgbm.training.grower import (
     ASK_HISTOGRAM,
     ASK_PARTITION,
@@ -39,9 +30,10 @@ from unbiasedgbm.training.grower import (
     grow,
     start_tree,
 )
-from unbiasedgbm.training.partition import add_tree, add_values
-from unbiasedgbm.training.splitting import EVIDENCE, Rule
-from unbiasedgbm.training.workspace import BLOCK_ROWS, STREAM_ROLES, TrainingData, TrainingParameters, Workspace
+from unbiasedgbm.training.partition import add_tree
+from unbiasedgbm.training.shard import BLOCK_ROWS, Draw
+from unbiasedgbm.training.splitting import EVIDENCE, SPLIT_RULES, Rule
+from unbiasedgbm.training.workspace import Rows, TrainingParameters, Workspace
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -52,11 +44,7 @@ PATIENCE = 30
 _MAX_GRADIENT = float(np.finfo(np.float32).max)
 
 # Streams of random bits.
-_STREAM_ROWS, _STREAM_NODES = 1, 2
-
-# Rows whose gradients are computed together: few enough for the nearer caches, and so many that two threads do not
-# spend their time handing the interpreter lock to each other.
-_GRADIENT_ROWS = 32768
+_STREAM_ROLES, _STREAM_ROWS, _STREAM_NODES, _STREAM_SAMPLE = 0, 1, 2, 4
 
 
 @dataclass
@@ -95,15 +83,11 @@ class Progress:
         return replace(self, memories=memories, importance=self.importance.copy(), n_splits=self.n_splits.copy())
 
 
-class Gradients(NamedTuple):
-    """Gradients of an iteration."""
+class Tops(NamedTuple):
+    """Largest |g| and h of an iteration, of any row and output, weights applied."""
 
-    g: npt.NDArray[np.float32]
-    """(n_outputs, n)"""
-    h: npt.NDArray[np.float32]
-    max_g: float
-    """Largest |g| of any output, weights applied."""
-    max_h: float
+    g: float
+    h: float
 
 
 class Sums(NamedTuple):
@@ -133,13 +117,12 @@ class Booster:
     ----------
     parameters : TrainingParameters
     loss : Loss
-    data : TrainingData
+    rows : Rows
+        Their raw predictions are advanced by every iteration.
     mapper : BinMapper
     features : ndarray of shape (p,), FEATURE
     groups : ndarray of shape (n_groups, p), uint8
         Interaction groups.
-    raw : ndarray of shape (n, n_outputs), float64
-        Raw predictions so far; advanced by every iteration.
     progress : Progress
         Advanced by every iteration.
     pool : Pool
@@ -147,19 +130,18 @@ class Booster:
 
     parameters: TrainingParameters
     loss: Loss
-    data: TrainingData
+    rows: Rows
     mapper: BinMapper
     features: npt.NDArray[np.void]
     groups: npt.NDArray[np.uint8]
-    raw: FloatArray
     progress: Progress
     pool: Pool
     _memory: Workspace = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._memory = Workspace(
-            self.parameters, self.data, self.mapper, self.features, self.groups, self.raw.shape[1], self.pool
-        )
+        self._memory = Workspace(self.parameters, self.rows.layout, self.mapper, self.features, self.groups, self.pool)
+        self._code = SPLIT_RULES[self.parameters.split_rule]
+        self._max_draw = float(exponential_table().max()) if self.rows.layout.drawn else 1.0
 
     @property
     def exhausted(self) -> bool:
@@ -168,12 +150,12 @@ class Booster:
 
     def iterate(self) -> list[GrownTree]:
         """One iteration: a tree for each output, all from the gradients at its start."""
-        n_outputs = self.raw.shape[1]
-        gradients = self._gradients()
+        n_outputs = self.loss.n_outputs
+        tops = self._gradients()
         grown = []
         for output in range(n_outputs):
             number = self.progress.n_iterations * n_outputs + output
-            grown.append(self._grow_tree(gradients, output, number))
+            grown.append(self._grow_tree(tops, output, number))
         self.progress.n_iterations += 1
         split = any(len(tree.node) > 1 for tree in grown)
         self.progress.idle = 0 if split else self.progress.idle + 1
@@ -181,100 +163,56 @@ class Booster:
 
     # -- gradients ---------------------------------------------------------------------------------------------------
 
-    def _gradients(self) -> Gradients:
-        """Derivatives of the loss at the current raw predictions, by blocks of rows."""
-        memory, y, loss = self._memory, self.data.y, self.loss
-        raw = self.raw[:, 0] if self.raw.shape[1] == 1 else self.raw
-        loss.prepare(y, raw, self.data.sample_weight)
-
-        def work(begin: int, end: int) -> tuple[float, float]:
-            top_g, top_h = loss.bounds or (0.0, 0.0)
-            for start in range(begin, end, _GRADIENT_ROWS):
-                stop = min(start + _GRADIENT_ROWS, end)
-                g, h = loss.gradients(y[start:stop], raw[start:stop])
-                with np.errstate(over="ignore"):
-                    memory.g[:, start:stop] = g.T
-                    memory.h[:, start:stop] = h.T
-                if loss.bounds is None:
-                    top_g = max(top_g, float(g.max()), -float(g.min()))
-                    top_h = max(top_h, float(h.max()))
-            return top_g, top_h
-
-        tops = self.pool.run(work, memory.blocks)
+    def _gradients(self) -> Tops:
+        """Derivatives of the loss at the current raw predictions."""
+        max_g, max_h = self.rows.gradients(self.loss)
         # float32 rounding may have gone up
-        max_g = max(top[0] for top in tops) * 1.000001
-        max_h = max(top[1] for top in tops) * 1.000001
+        max_g, max_h = max_g * 1.000001, max_h * 1.000001
         if not (max_g < _MAX_GRADIENT and max_h < _MAX_GRADIENT):
             raise ValueError("loss: a gradient is not finite in float32; the target or the learning rate is too large.")
-        return Gradients(memory.g, memory.h, max_g * memory.max_weight, max_h * memory.max_weight)
+        return Tops(max_g * self.rows.max_weight, max_h * self.rows.max_weight)
 
     # -- one tree ----------------------------------------------------------------------------------------------------
 
-    def _grow_tree(self, gradients: Gradients, output: int, number: int) -> GrownTree:
+    def _grow_tree(self, tops: Tops, output: int, number: int) -> GrownTree:
         """Roles, packed gradients, growth, leaf values, update."""
         memory, parameters = self._memory, self.parameters
-        counts = memory.draw_roles(parameters, number)
-        sums = self._sums(gradients, output)
-        packing = self._pack(gradients, sums, output, number)
+        counts, sums = self._begin_tree(tops, output, number)
+        packing = self._pack(tops, sums, output, number)
         dispersion = self._dispersion(sums)
-        rule = self._rule(packing, gradients, dispersion, number)
+        rule = self._rule(packing, tops, dispersion, number)
         evidence = self._evidence(output)
         memory.draw_columns(parameters, number)
         start_tree(counts, memory.nodes, memory.free, memory.state)
         self._answer_questions(rule, evidence, number)
         if parameters.split_rule == "evidence":
             self.progress.memories[output].learn(evidence.found)
-        return self._finish(gradients, output, packing, dispersion)
+        return self._finish(tops, output, packing, dispersion)
 
-    def _sums(self, gradients: Gradients, output: int) -> Sums:
-        """Σ|g|, Σh, Σg², Σh² of all rows, weights applied, in fixed point."""
-        memory = self._memory
-        n = len(self.raw)
-        units = [_unit(top, n) for top in (gradients.max_g, gradients.max_h, gradients.max_g**2, gradients.max_h**2)]
-        parts = np.zeros((len(memory.blocks), 4), np.int64)
-        self.pool.run(
-            sum_rows,
-            [
-                (gradients.g[output], gradients.h[output], memory.weight, begin, end, *units, parts[k])
-                for k, (begin, end) in enumerate(memory.blocks)
-            ],
+    def _begin_tree(self, tops: Tops, output: int, number: int) -> tuple[list[int], Sums]:
+        """Roles of all rows, and Σ|g|, Σh, Σg², Σh² of all rows, weights applied, in fixed point."""
+        parameters = self.parameters
+        draw = Draw(
+            hash_key(parameters.seed, _STREAM_ROLES, 0 if parameters.role_draw == "fit" else number + 1),
+            hash_key(parameters.seed, _STREAM_SAMPLE, number),
+            parameters.subsample,
         )
-        return Sums(*(float(total) / unit for total, unit in zip(parts.sum(axis=0), units, strict=True)))
+        units = [_unit(top, self.rows.n) for top in (tops.g, tops.h, tops.g**2, tops.h**2)]
+        counts, totals = self.rows.begin_tree(draw, output, units)
+        return counts.tolist(), Sums(*(float(total) / unit for total, unit in zip(totals, units, strict=True)))
 
-    def _pack(self, gradients: Gradients, sums: Sums, output: int, number: int) -> Packing:
+    def _pack(self, tops: Tops, sums: Sums, output: int, number: int) -> Packing:
         """Pack the gradients of all rows for the split search."""
-        memory, parameters = self._memory, self.parameters
-        key = hash_key(parameters.seed, _STREAM_ROWS, number)
-        bits = count_bits(parameters.min_samples_leaf)
+        rows = self.rows
+        key = hash_key(self.parameters.seed, _STREAM_ROWS, number)
+        bits = count_bits(self.parameters.min_samples_leaf)
         room_g, room_h = sums.g, sums.h
-        if memory.drawn:
-            room_g = drawn_bound(sums.g, sums.g2, gradients.max_g, memory.max_draw)
-            room_h = drawn_bound(sums.h, sums.h2, gradients.max_h, memory.max_draw)
-        packing = choose_packing(room_g, room_h, memory.n_rows, bits)
-        totals = np.zeros((len(memory.blocks), 2), np.int64)
-        self.pool.run(
-            pack,
-            [
-                (
-                    gradients.g[output],
-                    gradients.h[output],
-                    memory.weight,
-                    memory.counts,
-                    memory.table,
-                    key,
-                    begin,
-                    end,
-                    *packing,
-                    memory.packed,
-                    totals[k],
-                    np.empty(PACK_ROWS, np.uint64),
-                    np.empty(PACK_ROWS),
-                )
-                for k, (begin, end) in enumerate(memory.blocks)
-            ],
-        )
-        sum_g, sum_h = (int(total) for total in totals.sum(axis=0))
-        if not packing.holds(sum_g, sum_h, memory.n_rows):
+        if rows.layout.drawn:
+            room_g = drawn_bound(sums.g, sums.g2, tops.g, self._max_draw)
+            room_h = drawn_bound(sums.h, sums.h2, tops.h, self._max_draw)
+        packing = choose_packing(room_g, room_h, rows.n_rows, bits)
+        sum_g, sum_h = rows.pack(output, key, packing).tolist()
+        if not packing.holds(sum_g, sum_h, rows.n_rows):
             raise AssertionError("packed gradients overflow; this is a bug, please report it")
         return packing
 
@@ -286,19 +224,19 @@ class Booster:
         if not self.loss.unit_dispersion:
             return ratio
         # Known to be one; weights change it once and for all, so it is measured before anything was fitted.
-        if self.data.sample_weight is None:
+        if not self.rows.weighted:
             return 1.0
         if math.isnan(self.progress.start_dispersion):
             self.progress.start_dispersion = ratio
         return self.progress.start_dispersion
 
-    def _rule(self, packing: Packing, gradients: Gradients, dispersion: float, number: int) -> Rule:
+    def _rule(self, packing: Packing, tops: Tops, dispersion: float, number: int) -> Rule:
         """The split rule in units of this tree's packing."""
-        memory, parameters = self._memory, self.parameters
-        top_h = gradients.max_h * memory.max_draw
+        parameters, layout = self.parameters, self.rows.layout
+        top_h = tops.h * self._max_draw
         return Rule(
-            code=memory.code,
-            n_roles=memory.n_roles,
+            code=self._code,
+            n_roles=layout.n_roles,
             bits=packing.count_bits,
             reg_lambda=max(parameters.reg_lambda * packing.h_scale, 1e-9),
             cat_smooth=parameters.cat_smooth * packing.h_scale,
@@ -306,7 +244,7 @@ class Booster:
             sure_hessian=int(min(parameters.min_samples_leaf * (top_h * packing.h_scale + 1.0), 2.0**60)) + 1,
             min_hessian=math.ceil(min(parameters.min_child_weight * packing.h_scale, 2.0**60)),
             unit=packing.h_scale / packing.g_scale**2 / dispersion,
-            null_mean=2.0 if memory.drawn else 1.0,
+            null_mean=2.0 if layout.drawn else 1.0,
             node_share=parameters.colsample_bynode,
             node_key=hash_key(parameters.seed, _STREAM_NODES, number),
         )
@@ -317,14 +255,15 @@ class Booster:
         return Evidence(bonus, np.zeros_like(bonus))
 
     def _answer_questions(self, rule: Rule, evidence: Evidence, number: int) -> None:
-        """Let the grower run, and do on the pool what it asks for."""
-        memory = self._memory
-        limits = memory.limits(self.parameters, hash_key(self.parameters.seed, STREAM_ROLES, number + 1, 1))
+        """Let the grower run, and have done what it asks for."""
+        memory, rows = self._memory, self.rows
+        draw_key = hash_key(self.parameters.seed, _STREAM_ROLES, number + 1, 1)
+        limits = memory.limits(self.parameters, rows, draw_key)
         while True:
             question = grow(
                 memory.state,
                 memory.nodes,
-                self.data.bins,
+                rows.bins,
                 self.features,
                 memory.levels,
                 memory.node_groups,
@@ -332,9 +271,9 @@ class Booster:
                 limits,
                 memory.node_share,
                 evidence,
-                memory.packed,
-                memory.rows,
-                memory.spare,
+                rows.packed,
+                rows.rows,
+                rows.spare,
                 memory.hist,
                 memory.free,
                 memory.tree_allowed,
@@ -346,91 +285,36 @@ class Booster:
                 return
             node = int(memory.state[REQUEST])
             if question == ASK_PARTITION:
-                memory.partition(node)
+                rows.partition(memory, node)
             elif question == ASK_HISTOGRAM:
-                memory.build_histogram(node)
+                rows.build_histogram(memory, node)
             else:
                 memory.scan(node, rule, evidence)
 
-    def _finish(self, gradients: Gradients, output: int, packing: Packing, dispersion: float) -> GrownTree:
+    def _finish(self, tops: Tops, output: int, packing: Packing, dispersion: float) -> GrownTree:
         """Leaf values from all rows, raw predictions, importance, and the tree itself."""
         memory = self._memory
         m = int(memory.state[N_NODES])
-        node, count = memory.nodes.node[:m], memory.nodes.count[:m]
+        node = memory.nodes.node[:m]
         leaf = np.flatnonzero(node["left"] < 0)
-        begin = node["begin"][leaf]
-        end = begin + count[leaf, :3].sum(axis=1)
-        if self.loss.renews_leaves:
-            leaf_value = self._renewed_values(output, begin, end)
+        if self.loss.leaf_level is None:
+            leaf_value = self._newton_values(tops, output, leaf)
         else:
-            leaf_value = self._newton_values(gradients, output, begin, end)
+            leaf_value = self.rows.leaf_quantiles(memory, leaf, output, self.loss.leaf_level)
         scale = packing.h_scale / packing.g_scale
         leaf_value = np.clip(leaf_value, node["low"][leaf] * scale, node["high"][leaf] * scale)
         value = np.zeros(m)
         value[leaf] = self.parameters.learning_rate * leaf_value
-        self._add(output, begin, end + count[leaf, 3], value[leaf])
+        self.rows.add(memory, leaf, output, value[leaf])
         self._count_importance(node, dispersion)
         return self._export(node, value, output)
 
-    def _newton_values(
-        self, gradients: Gradients, output: int, begin: npt.NDArray[np.int64], end: npt.NDArray[np.int64]
-    ) -> FloatArray:
+    def _newton_values(self, tops: Tops, output: int, leaf: npt.NDArray[np.intp]) -> FloatArray:
         """−G/(H + λ) of every leaf, in fixed point."""
-        memory = self._memory
-        n = len(self.raw)
-        g_unit = _unit(gradients.max_g, n)
-        h_unit = _unit(gradients.max_h, n)
-        owner, begins, ends = memory.chunks(begin, end)
-        sums = np.zeros((len(begins), 2), np.int64)
-        self.pool.run(
-            sum_chunks,
-            [
-                (
-                    gradients.g[output],
-                    gradients.h[output],
-                    memory.weight,
-                    memory.rows,
-                    begins,
-                    ends,
-                    first,
-                    last,
-                    g_unit,
-                    h_unit,
-                    sums,
-                )
-                for first, last in memory.groups(len(begins))
-            ],
-        )
-        if owner is not None:
-            sums = np.stack([np.add.reduceat(sums[:, k], owner) for k in (0, 1)], axis=1)
+        g_unit, h_unit = _unit(tops.g, self.rows.n), _unit(tops.h, self.rows.n)
+        sums = self.rows.leaf_sums(self._memory, leaf, output, (g_unit, h_unit))
         g, h = sums[:, 0] / g_unit, sums[:, 1] / h_unit
         return -g / np.maximum(h + self.parameters.reg_lambda, 1e-300)
-
-    def _renewed_values(self, output: int, begin: npt.NDArray[np.int64], end: npt.NDArray[np.int64]) -> FloatArray:
-        """Leaf values that the loss finds from residuals."""
-        rows, weight = self._memory.rows, self.data.sample_weight
-
-        def one(first: int, last: int) -> float:
-            chosen = rows[first:last]
-            residual = self.data.y[chosen] - self.raw[chosen, output]
-            return self.loss.renew(residual, None if weight is None else weight[chosen]) if last > first else 0.0
-
-        return np.array([one(int(b), int(e)) for b, e in zip(begin, end, strict=True)])
-
-    def _add(self, output: int, begin: npt.NDArray[np.int64], end: npt.NDArray[np.int64], value: FloatArray) -> None:
-        """Add the leaves' values to the raw predictions of all their rows, also of those left out of the tree."""
-        memory = self._memory
-        owner, begins, ends = memory.chunks(begin, end)
-        values = value if owner is None else np.repeat(value, np.diff(np.append(owner, len(begins))))
-        flat = self.raw.reshape(-1)
-        step = self.raw.shape[1]
-        self.pool.run(
-            add_values,
-            [
-                (flat, output, step, memory.rows, begins, ends, values, first, last)
-                for first, last in memory.groups(len(begins))
-            ],
-        )
 
     def _count_importance(self, node: npt.NDArray[np.void], dispersion: float) -> None:
         """Add the worth of every split made, and of every candidate that was turned away (the paper's Remark)."""
@@ -438,7 +322,7 @@ class Booster:
         made = node["left"] >= 0
         counted = made | ((feature >= 0) & (node["score"] <= self.parameters.min_split_gain))
         worth = node["worth"][counted]
-        if self._memory.code == EVIDENCE:
+        if self._code == EVIDENCE:
             worth = 0.5 * dispersion * worth
         p = len(self.features)
         self.progress.importance += np.bincount(feature[counted], worth, p)

@@ -150,7 +150,7 @@ def sum_rows(g, h, weight, begin, end, unit_g, unit_h, unit_g2, unit_h2, sums):
 
 
 @kernel
-def draw_roles(key, share, sample_key, subsample, begin, end, roles, counts):
+def draw_roles(key, share, sample_key, subsample, begin, end, offset, roles, counts):
     """Draw the roles of a block of rows.
 
     Parameters
@@ -162,6 +162,8 @@ def draw_roles(key, share, sample_key, subsample, begin, end, roles, counts):
     subsample : float
         Share of the rows that are not left out of this tree.
     begin, end : int
+    offset : uint64
+        Added to a row's place here, it gives the row's number among all rows.
     roles : ndarray of shape (n,), uint8
         Filled: 0, 1, 2 for S1, S2, S3, and 3 for rows left out.
     counts : ndarray of shape (4,), int64
@@ -173,10 +175,10 @@ def draw_roles(key, share, sample_key, subsample, begin, end, roles, counts):
     n2 = np.int64(0)
     n3 = np.int64(0)
     for i in range(np.uint64(begin), np.uint64(end)):
-        u = np.float64(hash64(key, i) >> _ROLE_BITS) * _ROLE_UNIT
+        u = np.float64(hash64(key, i + offset) >> _ROLE_BITS) * _ROLE_UNIT
         out = np.int64(0)
         if sampled:
-            out = np.int64(np.float64(hash64(sample_key, i) >> _ROLE_BITS) * _ROLE_UNIT >= subsample)
+            out = np.int64(np.float64(hash64(sample_key, i + offset) >> _ROLE_BITS) * _ROLE_UNIT >= subsample)
         a, b = np.int64(u >= s1) | out, np.int64(u >= s2) | out
         roles[i] = a + b + out
         n1 += a
@@ -214,7 +216,23 @@ def sort_rows(roles, begin, end, place, rows):
 
 @kernel
 def pack(
-    g, h, weight, counts, table, key, begin, end, g_scale, h_scale, bits, stochastic, packed, sums, draws, factors
+    g,
+    h,
+    weight,
+    counts,
+    table,
+    key,
+    begin,
+    end,
+    offset,
+    g_scale,
+    h_scale,
+    bits,
+    stochastic,
+    packed,
+    sums,
+    draws,
+    factors,
 ):
     """Pack the gradients of a block of rows.
 
@@ -229,6 +247,8 @@ def pack(
     key : uint64
         Of this tree's rounding and weights.
     begin, end : int
+    offset : uint64
+        Added to a row's place here, it gives the row's number among all rows.
     g_scale, h_scale, bits, stochastic
         See `Packing`.
     packed : ndarray of shape (n,), int64
@@ -251,7 +271,7 @@ def pack(
     while start < stop:
         size = min(np.uint64(PACK_ROWS), stop - start)
         for j in range(size):
-            draws[j] = hash64(key, start + j)
+            draws[j] = hash64(key, start + j + offset)
         for j in range(size):
             factors[j] = table[(draws[j] >> _WEIGHT_BITS) & _WEIGHT_MASK]
         if weighted:

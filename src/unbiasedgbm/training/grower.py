@@ -59,8 +59,8 @@ class Nodes(NamedTuple):
     """(m, 4) rows of S1, S2, S3 and left out, in this order in ``rows``."""
     compatible: npt.NDArray[np.uint8]
     """(m, n_groups) interaction groups that hold every feature on the path."""
-    left_count: npt.NDArray[np.int64]
-    """(4,) answer of a partition: rows of each role that went left."""
+    side_count: npt.NDArray[np.int64]
+    """(2, 4) answer of a partition: rows of each role that went left, and right."""
 
 
 class Limits(NamedTuple):
@@ -71,6 +71,8 @@ class Limits(NamedTuple):
     min_rows: int
     """Rows that a role must have for a node to be worth a look."""
     min_split_gain: float
+    rows_elsewhere: bool
+    """Whether every question is asked; whoever divides rows draws their roles anew, too."""
     draw_key: np.uint64
     ask_rows: int
     """Histograms of nodes of at least so many rows are asked for."""
@@ -98,7 +100,7 @@ def new_nodes(num_leaves: int, n_groups: int) -> Nodes:
         np.zeros(m, NODE_TYPE),
         np.zeros((m, 4), np.int64),
         np.zeros((m, n_groups), np.uint8),
-        np.zeros(4, np.int64),
+        np.zeros((2, 4), np.int64),
     )
 
 
@@ -153,7 +155,7 @@ def _partition(nodes, k, bins, features, levels, rows, spare):
     begin = node.begin
     for role in range(4):
         end = begin + nodes.count[k, role]
-        nodes.left_count[role] = split_rows(
+        n_left = split_rows(
             bins,
             feature.column,
             feature.categorical,
@@ -166,13 +168,17 @@ def _partition(nodes, k, bins, features, levels, rows, spare):
             end,
             spare,
         )
+        nodes.side_count[0, role] = n_left
+        nodes.side_count[1, role] = end - begin - n_left
         begin = end
     left_at = node.begin
-    right_at = left_at + nodes.left_count[0] + nodes.left_count[1] + nodes.left_count[2] + nodes.left_count[3]
+    right_at = left_at
+    for role in range(4):
+        right_at += nodes.side_count[0, role]
     begin = left_at
     for role in range(4):
         end = begin + nodes.count[k, role]
-        n_left = nodes.left_count[role]
+        n_left = nodes.side_count[0, role]
         place_rows(spare, begin, end, n_left, rows, left_at, right_at)
         left_at += n_left
         right_at += end - begin - n_left
@@ -189,9 +195,9 @@ def _make_children(nodes, k, features, groups, state):
     parent.left = left
     n_left = np.int64(0)
     for role in range(4):
-        n_left += nodes.left_count[role]
-        nodes.count[left, role] = nodes.left_count[role]
-        nodes.count[left + 1, role] = nodes.count[k, role] - nodes.left_count[role]
+        n_left += nodes.side_count[0, role]
+        nodes.count[left, role] = nodes.side_count[0, role]
+        nodes.count[left + 1, role] = nodes.side_count[1, role]
     sign = features[parent.feature].monotone
     for side in range(2):
         child = nodes.node[left + side]
@@ -376,7 +382,7 @@ def grow(
             _make_children(nodes, k, features, groups, state)
             small = node[k].left
             large = small + 1
-            if share is not None:
+            if share is not None and not limits.rows_elsewhere:
                 for child in range(small, small + 2):
                     _redraw_roles(nodes, child, share, limits.draw_key, rows, spare)
             if node[large].n_rows < node[small].n_rows:

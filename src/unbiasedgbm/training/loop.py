@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -14,9 +15,23 @@ from unbiasedgbm.callbacks import Callback, TrainingState, call_all
 from unbiasedgbm.ensemble.trees import Tree
 from unbiasedgbm.exceptions import InterruptedWarning
 from unbiasedgbm.metrics import Metric
-from unbiasedgbm.training.booster import Booster, Progress
+from unbiasedgbm.training.booster import Booster, GrownTree, Progress
 
 FloatArray = npt.NDArray[np.float64]
+
+
+class Measured(Protocol):
+    """Rows that metrics are computed of, wherever they are."""
+
+    def measure(self, metric: Metric) -> float:
+        """A metric at the current raw predictions."""
+
+
+class Watched(Measured, Protocol):
+    """Rows that only watch."""
+
+    def advance(self, booster: Booster, grown: Sequence[GrownTree]) -> None:
+        """Add the trees of an iteration to the raw predictions."""
 
 
 @dataclass
@@ -37,12 +52,22 @@ class Validation:
     sample_weight: FloatArray | None
     raw: FloatArray
 
+    def advance(self, booster: Booster, grown: Sequence[GrownTree]) -> None:
+        """Add the trees of an iteration to the raw predictions."""
+        for one in grown:
+            booster.add_to(one, self.bins, self.raw)
+
+    def measure(self, metric: Metric) -> float:
+        """A metric at the current raw predictions."""
+        outputs = self.raw[:, 0] if self.raw.shape[1] == 1 else self.raw
+        return metric.compute(self.y, outputs, self.sample_weight)
+
 
 def boost(
     booster: Booster,
     state: TrainingState,
     metrics: Sequence[Metric],
-    validation: Validation | None,
+    validation: Watched | None,
     callbacks: Sequence[Callback],
     watch_training: bool,
     trees: list[Tree],
@@ -57,7 +82,7 @@ def boost(
     state : TrainingState
         Its history is extended.
     metrics : sequence of Metric
-    validation : Validation or None
+    validation : Watched or None
     callbacks : sequence of Callback
     watch_training : bool
         Whether the metrics of the training rows are recorded, too.
@@ -75,11 +100,10 @@ def boost(
             trees += [one.tree for one in grown]
             state.iteration = booster.progress.n_iterations
             if validation is not None:
-                for one in grown:
-                    booster.add_to(one, validation.bins, validation.raw)
-                _record(state, "validation", metrics, validation.y, validation.raw, validation.sample_weight)
+                validation.advance(booster, grown)
+                _record(state, "validation", metrics, validation)
             if watch_training:
-                _record(state, "training", metrics, booster.data.y, booster.raw, booster.data.sample_weight)
+                _record(state, "training", metrics, booster.rows)
             done = _Done.now(booster, state, trees)
             if call_all(callbacks, "after_iteration", state):
                 break
@@ -118,15 +142,7 @@ class _Done:
                 del recorded[self.n_recorded.get((name, metric), 0) :]
 
 
-def _record(
-    state: TrainingState,
-    name: str,
-    metrics: Sequence[Metric],
-    y: FloatArray,
-    raw: FloatArray,
-    weight: FloatArray | None,
-) -> None:
-    outputs = raw[:, 0] if raw.shape[1] == 1 else raw
-    rows = state.history.setdefault(name, {})
+def _record(state: TrainingState, name: str, metrics: Sequence[Metric], rows: Measured) -> None:
+    recorded = state.history.setdefault(name, {})
     for metric in metrics:
-        rows.setdefault(metric.name, []).append(metric.compute(y, outputs, weight))
+        recorded.setdefault(metric.name, []).append(rows.measure(metric))

@@ -7,22 +7,25 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.model_selection import train_test_split
 
 from unbiasedgbm.binning import BinMapper, content_hash, learn_bins
 from unbiasedgbm.ensemble.predict import prepare, raw_predict
 from unbiasedgbm.ensemble.trees import TreeEnsemble
 from unbiasedgbm.frames import Schema, Table
+from unbiasedgbm.kernels import hash_key, hash_rows
 from unbiasedgbm.losses import Loss
 from unbiasedgbm.threads import Pool
 from unbiasedgbm.training.booster import Booster, Progress
 from unbiasedgbm.training.loop import Validation
+from unbiasedgbm.training.shard import Shard, TrainingData
 from unbiasedgbm.training.splitting import FEATURE
-from unbiasedgbm.training.workspace import TrainingData, TrainingParameters
+from unbiasedgbm.training.workspace import TrainingParameters, make_layout
 
 FloatArray = npt.NDArray[np.float64]
 
 _MAX_COUNT = 65_535
+
+_STREAM_HOLD_OUT = 5
 
 # Weights that add up to more are no counts: their sum would leave no room for hessians in a packed word.
 _MOST_COUNTED = 2.0**32
@@ -60,20 +63,53 @@ class Rows:
 
 
 def hold_out(rows: Rows, fraction: float, stratify: bool, seed: int) -> tuple[Rows, Rows]:
-    """Split rows into training and validation rows, each class in proportion where both parts have room for all."""
+    """Split rows into training and validation rows: those with the smallest hashes of their numbers are held out."""
     n = len(rows.y)
-    index = np.arange(n)
+    kind = rows.y.astype(np.intp) if stratify else np.zeros(n, np.intp)
+    wanted = held_out_counts(np.bincount(kind), fraction)
+    if len(wanted) == 1:
+        kind = np.zeros(n, np.intp)
+    keys = np.empty(n, np.uint64)
+    hash_rows(hold_out_key(seed), np.uint64(0), keys)
+    held = np.zeros(n, np.bool_)
+    for k, count in enumerate(wanted.tolist()):
+        members = np.flatnonzero(kind == k)
+        if count:
+            held[members[np.argpartition(keys[members], count - 1)[:count]]] = True
+    return rows.take(np.flatnonzero(~held)), rows.take(np.flatnonzero(held))
+
+
+def hold_out_key(seed: int) -> np.uint64:
+    """Key of the hashes that say which rows are held out."""
+    return hash_key(seed, _STREAM_HOLD_OUT)
+
+
+def held_out_counts(sizes: npt.NDArray[np.int64], fraction: float) -> npt.NDArray[np.int64]:
+    """Rows to hold out of each class, in proportion, or of all rows where one part has no room for all classes.
+
+    Parameters
+    ----------
+    sizes : ndarray of shape (n_classes,), int64
+        Rows of each class.
+    fraction : float
+
+    Returns
+    -------
+    ndarray of shape (n_classes,) or (1,), int64
+    """
+    n = int(sizes.sum())
     n_rest = math.ceil(fraction * n)
     if n_rest >= n:
         raise ValueError(f"validation_fraction={fraction} leaves no training rows of {n}; give X_val, or more rows.")
-    classes = None
-    if stratify:
-        sizes = np.bincount(rows.y.astype(np.intp))
-        sizes = sizes[sizes > 0]
-        if sizes.min() >= 2 and len(sizes) <= min(n_rest, n - n_rest):
-            classes = rows.y
-    train, rest = train_test_split(index, test_size=fraction, stratify=classes, random_state=seed % 2**32)
-    return rows.take(np.sort(train)), rows.take(np.sort(rest))
+    present = sizes[sizes > 0]
+    if len(present) < 2 or present.min() < 2 or len(present) > min(n_rest, n - n_rest):
+        return np.array([n_rest])
+    exact = sizes * (n_rest / n)
+    wanted = np.floor(exact).astype(np.int64)
+    # what is left goes to the largest remainders; the first class where they are equal
+    order = np.argsort(wanted - exact, kind="stable")
+    wanted[order[: n_rest - int(wanted.sum())]] += 1
+    return np.minimum(wanted, np.maximum(sizes - 1, 0))
 
 
 def make_features(
@@ -108,7 +144,7 @@ def make_booster(
     loss: Loss,
     before: tuple[TreeEnsemble, Progress] | None,
     pool: Pool,
-) -> tuple[Booster, FloatArray]:
+) -> tuple[Booster, Shard, FloatArray]:
     """Bin the rows and set a booster on them.
 
     Parameters
@@ -121,6 +157,8 @@ def make_booster(
     Returns
     -------
     booster : Booster
+    shard : Shard
+        Its rows.
     base : ndarray of shape (n_outputs,), float64
         Where raw predictions start.
     """
@@ -139,9 +177,9 @@ def make_booster(
         ensemble, progress = before[0], before[1].copy()
         base = ensemble.base
         raw = raw_predict(prepare(ensemble), base, table, 0, ensemble.n_trees, pool)
-    data = TrainingData(bins, rows.y, weight, counts)
-    booster = Booster(parameters, loss, data, mapper, features, constraints.groups, raw, progress, pool)
-    return booster, base
+    shard = Shard(TrainingData(bins, rows.y, weight, counts), raw, make_layout(parameters, mapper), pool)
+    booster = Booster(parameters, loss, shard, mapper, features, constraints.groups, progress, pool)
+    return booster, shard, base
 
 
 def watch(rows: Rows, booster: Booster, base: FloatArray, before: TreeEnsemble | None) -> Validation:

@@ -1,0 +1,438 @@
+"""Shard: the rows of one process, and what a tree asks of them.
+
+A local fit has one shard with all rows; in a distributed fit every worker has one with its share. All answers are
+counts, maxima or integer sums, so those of several shards can be put together, and the model does not depend on where
+its rows are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from unbiasedgbm.binning import Bins
+from unbiasedgbm.exact import RowStatistics, Scale, weight_units, weighted_quantile
+from unbiasedgbm.losses import Loss
+from unbiasedgbm.metrics import Metric
+from unbiasedgbm.threads import Pool
+from unbiasedgbm.training.gradients import (
+    PACK_ROWS,
+    Packing,
+    draw_roles,
+    exponential_table,
+    pack,
+    sort_rows,
+    sum_chunks,
+    sum_rows,
+)
+from unbiasedgbm.training.histogram import add_rows_alone
+from unbiasedgbm.training.partition import add_values, place_rows_alone, split_rows_alone
+
+if TYPE_CHECKING:
+    from unbiasedgbm.training.workspace import Workspace
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+# Rows of a block of work on a thread.
+BLOCK_ROWS = 16_384
+
+# Rows whose gradients are computed together: few enough for the nearer caches, and so many that two threads do not
+# spend their time handing the interpreter lock to each other.
+_GRADIENT_ROWS = 32_768
+
+
+@dataclass
+class TrainingData:
+    """Rows to learn from, as the loop wants them.
+
+    Attributes
+    ----------
+    bins : Bins
+    y : ndarray of shape (n,), float64
+    sample_weight : ndarray of shape (n,), float64, or None
+    counts : ndarray of shape (n,), uint16, or None
+        Rows that each row stands for, where weights are whole numbers.
+    """
+
+    bins: Bins
+    y: FloatArray
+    sample_weight: FloatArray | None
+    counts: npt.NDArray[np.uint16] | None
+
+
+class Layout(NamedTuple):
+    """How a tree's rows are divided into roles, and what their histograms look like."""
+
+    share: FloatArray
+    """(3,) upper ends of the roles in [0, 1]."""
+    n_roles: int
+    drawn: bool
+    """Whether the split search gives rows random weights."""
+    hist_size: int
+    """Bins of one role's histogram."""
+
+
+class Draw(NamedTuple):
+    """Keys of a tree's roles and of the rows that are left out of it."""
+
+    role_key: np.uint64
+    sample_key: np.uint64
+    subsample: float
+
+
+class Shard:
+    """Rows and all that is kept of them.
+
+    Parameters
+    ----------
+    data : TrainingData
+    raw : ndarray of shape (n, n_outputs), float64
+        Raw predictions so far; advanced by every tree.
+    layout : Layout
+    pool : Pool
+    runs : sequence of (first row here, its number among all rows), default=((0, 0),)
+        Rows of a run have consecutive numbers.
+    weight_scale : Scale or None
+        Of the weights of all rows; None for those here.
+    """
+
+    def __init__(
+        self,
+        data: TrainingData,
+        raw: FloatArray,
+        layout: Layout,
+        pool: Pool,
+        runs: Sequence[tuple[int, int]] = ((0, 0),),
+        weight_scale: Scale | None = None,
+    ) -> None:
+        n, n_outputs = raw.shape
+        self.data, self.raw, self.layout, self.pool = data, raw, layout, pool
+        self.n, self._weight_scale = n, weight_scale
+        self.n_rows = n if data.counts is None else int(data.counts.sum(dtype=np.int64))
+        self.bins = data.bins
+        self.weight = np.empty(0) if data.sample_weight is None else data.sample_weight
+        self.weighted = data.sample_weight is not None
+        self.max_weight = float(self.weight.max(initial=0.0)) or 1.0
+        self.counts = np.empty(0, np.uint16) if data.counts is None else data.counts
+        self.counted = data.counts is not None
+        self.table = exponential_table() if layout.drawn else np.ones_like(exponential_table())
+        self.roles = np.zeros(n, np.uint8)
+        self.packed = np.zeros(n, np.int64)
+        self.rows = np.zeros(n, np.uint32)
+        self.spare = np.zeros(n, np.uint32)
+        self.g = np.zeros((n_outputs, n), np.float32)
+        self.h = np.zeros((n_outputs, n), np.float32)
+        self.blocks: list[tuple[int, int]] = []
+        self.offsets: list[np.uint64] = []
+        for (first, number), (last, _) in pairwise([*runs, (n, 0)]):
+            for begin, end in pool.blocks(last - first, BLOCK_ROWS):
+                self.blocks.append((first + begin, first + end))
+                self.offsets.append(np.uint64(number - first))
+        # histograms of all threads but the one whose sum goes to the caller
+        self._parts = np.zeros((pool.n_threads - 1, layout.n_roles * layout.hist_size), np.int64)
+
+    # -- an iteration ------------------------------------------------------------------------------------------------
+
+    def gradients(self, loss: Loss) -> tuple[float, float]:
+        """Derivatives of the loss at the current raw predictions; returns the largest |g| and h, unweighted."""
+        raw = self._outputs()
+        loss.prepare(self.data.y, raw, self.data.sample_weight)
+        return self.block_gradients(loss)
+
+    def block_gradients(self, loss: Loss) -> tuple[float, float]:
+        """`gradients` of a loss that is prepared, by blocks of rows."""
+        y, raw = self.data.y, self._outputs()
+
+        def work(begin: int, end: int) -> tuple[float, float]:
+            top_g, top_h = loss.bounds or (0.0, 0.0)
+            for start in range(begin, end, _GRADIENT_ROWS):
+                stop = min(start + _GRADIENT_ROWS, end)
+                g, h = loss.gradients(y[start:stop], raw[start:stop])
+                with np.errstate(over="ignore"):
+                    self.g[:, start:stop] = g.T
+                    self.h[:, start:stop] = h.T
+                if loss.bounds is None:
+                    top_g = max(top_g, float(g.max()), -float(g.min()))
+                    top_h = max(top_h, float(h.max()))
+            return top_g, top_h
+
+        tops = self.pool.run(work, self.blocks)
+        return max(top[0] for top in tops), max(top[1] for top in tops)
+
+    def _outputs(self) -> FloatArray:
+        """Raw predictions as losses want them: a vector where there is one output."""
+        return self.raw[:, 0] if self.raw.shape[1] == 1 else self.raw
+
+    def statistics(self) -> RowStatistics:
+        """Statistics of all rows."""
+        return RowStatistics(self.data.y, self._outputs(), self.data.sample_weight)
+
+    def measure(self, metric: Metric) -> float:
+        """A metric of all rows."""
+        return metric.compute(self.data.y, self._outputs(), self.data.sample_weight)
+
+    # -- a tree ------------------------------------------------------------------------------------------------------
+
+    def begin_tree(self, draw: Draw, output: int, units: Sequence[float]) -> tuple[IntArray, IntArray]:
+        """Draw a tree's roles and sort the rows by them; add up an output's gradients.
+
+        Parameters
+        ----------
+        draw : Draw
+        output : int
+        units : sequence of 4 floats
+            Of the fixed-point sums.
+
+        Returns
+        -------
+        counts : ndarray of shape (4,), int64
+            Rows of each role.
+        sums : ndarray of shape (4,), int64
+            Σ|g|, Σh, Σg², Σh², weights applied.
+        """
+        return self._draw_roles(draw), self._sums(output, units)
+
+    def _draw_roles(self, draw: Draw) -> IntArray:
+        share = self.layout.share
+        if share[0] == 1.0 and draw.subsample == 1.0:
+            self.rows[:] = np.arange(self.n, dtype=np.uint32)
+            return np.array([self.n, 0, 0, 0])
+        counts = np.zeros((len(self.blocks), 4), np.int64)
+        self.pool.run(
+            draw_roles,
+            [
+                (draw.role_key, share, draw.sample_key, draw.subsample, begin, end, offset, self.roles, counts[k])
+                for k, ((begin, end), offset) in enumerate(zip(self.blocks, self.offsets, strict=True))
+            ],
+        )
+        total = counts.sum(axis=0)
+        place = total.cumsum() - total + counts.cumsum(axis=0) - counts
+        self.pool.run(
+            sort_rows, [(self.roles, begin, end, place[k], self.rows) for k, (begin, end) in enumerate(self.blocks)]
+        )
+        return total
+
+    def _sums(self, output: int, units: Sequence[float]) -> IntArray:
+        parts = np.zeros((len(self.blocks), 4), np.int64)
+        self.pool.run(
+            sum_rows,
+            [
+                (self.g[output], self.h[output], self.weight, begin, end, *units, parts[k])
+                for k, (begin, end) in enumerate(self.blocks)
+            ],
+        )
+        return parts.sum(axis=0)
+
+    def pack(self, output: int, key: np.uint64, packing: Packing) -> IntArray:
+        """Pack an output's gradients for the split search; returns Σ|g| and Σh of the packed integers, shape (2,)."""
+        totals = np.zeros((len(self.blocks), 2), np.int64)
+        self.pool.run(
+            pack,
+            [
+                (
+                    self.g[output],
+                    self.h[output],
+                    self.weight,
+                    self.counts,
+                    self.table,
+                    key,
+                    begin,
+                    end,
+                    offset,
+                    *packing,
+                    self.packed,
+                    totals[k],
+                    np.empty(PACK_ROWS, np.uint64),
+                    np.empty(PACK_ROWS),
+                )
+                for k, ((begin, end), offset) in enumerate(zip(self.blocks, self.offsets, strict=True))
+            ],
+        )
+        return totals.sum(axis=0)
+
+    # -- answers to the grower ---------------------------------------------------------------------------------------
+
+    def partition(self, memory: Workspace, node: int) -> None:
+        """Divide a node's rows between its children."""
+        nodes = memory.nodes
+        split, feature = nodes.node[node], memory.features[nodes.node[node]["feature"]]
+        rule = (
+            self.bins,
+            feature["column"],
+            feature["categorical"],
+            split["bin"],
+            split["missing_left"],
+            memory.levels,
+            node,
+        )
+        nodes.side_count[0] = self.divide(int(split["begin"]), nodes.count[node], rule)
+        nodes.side_count[1] = nodes.count[node] - nodes.side_count[0]
+
+    def divide(self, begin: int, count: IntArray, rule: tuple[Any, ...]) -> IntArray:
+        """Divide the rows from ``begin`` on, so many of each role; returns those of each role that went left.
+
+        Parameters
+        ----------
+        rule : tuple
+            The first arguments of `partition.split_rows`.
+        """
+        segments = []
+        at = begin
+        for role in range(4):
+            n = int(count[role])
+            n_parts = max(1, min(self.pool.n_threads, n // BLOCK_ROWS))
+            edges = [at + n * k // n_parts for k in range(n_parts + 1)]
+            segments += [(role, first, last) for first, last in pairwise(edges) if last > first]
+            at += n
+        n_left = self.pool.run(
+            split_rows_alone, [(*rule, self.rows, first, last, self.spare) for _, first, last in segments]
+        )
+        left = np.zeros(4, np.int64)
+        for (role, _, _), k in zip(segments, n_left, strict=True):
+            left[role] += k
+        left_at = begin
+        right_at = begin + int(left.sum())
+        moves = []
+        for (_, first, last), k in zip(segments, n_left, strict=True):
+            moves.append((self.spare, first, last, k, self.rows, left_at, right_at))
+            left_at += k
+            right_at += last - first - k
+        self.pool.run(place_rows_alone, moves)
+        return left
+
+    def build_histogram(self, memory: Workspace, node: int) -> None:
+        """Histogram of a node, in its slot."""
+        nodes = memory.nodes
+        origin = int(nodes.node[node]["slot"]) * memory.node_size
+        self.histogram(
+            int(nodes.node[node]["begin"]), nodes.count[node], memory.hist[origin : origin + memory.node_size]
+        )
+
+    def histogram(self, begin: int, count: IntArray, out: IntArray) -> None:
+        """Histogram of the rows from ``begin`` on: every thread adds up a share of them, then shares are added up.
+
+        Parameters
+        ----------
+        count : ndarray of shape (4,), int64
+            Rows of each role.
+        out : ndarray of shape (n_roles * hist_size,), int64
+            Filled.
+        """
+        size, n_roles = self.layout.hist_size, self.layout.n_roles
+        ends = begin + np.cumsum(count[:n_roles])
+        n = int(ends[-1]) - begin
+        n_parts = self.pool.n_threads
+
+        def one(k: int, part: IntArray) -> None:
+            part[:] = 0
+            low, high = begin + n * k // n_parts, begin + n * (k + 1) // n_parts
+            start = begin
+            for role in range(n_roles):
+                stop = int(ends[role])
+                first, last = max(low, start), min(high, stop)
+                if last > first:
+                    add_rows_alone(self.bins, self.packed, self.rows, first, last, part, role * size)
+                start = stop
+
+        self.pool.run(one, list(enumerate([out, *self._parts])))
+        for part in self._parts:
+            out += part
+
+    # -- rows of leaves ----------------------------------------------------------------------------------------------
+
+    def leaf_sums(
+        self, memory: Workspace, leaf: npt.NDArray[np.intp], output: int, units: tuple[float, float]
+    ) -> IntArray:
+        """Σg and Σh of every leaf in fixed point, weights applied, shape (n_leaves, 2)."""
+        return self.range_sums(*_ranges(memory, leaf, 3), output, units)
+
+    def leaf_quantiles(self, memory: Workspace, leaf: npt.NDArray[np.intp], output: int, level: float) -> FloatArray:
+        """A quantile of every leaf's residuals y − F; 0 where it has no rows, shape (n_leaves,)."""
+
+        def one(begin: int, end: int) -> float:
+            if end == begin:
+                return 0.0
+            chosen = self.rows[begin:end]
+            residual = self.data.y[chosen] - self.raw[chosen, output]
+            return weighted_quantile(residual, None if self.weight_units is None else self.weight_units[chosen], level)
+
+        begin, end = _ranges(memory, leaf, 3)
+        return np.array(self.pool.run(one, list(zip(begin.tolist(), end.tolist(), strict=True))))
+
+    @cached_property
+    def weight_units(self) -> IntArray | None:
+        """Weights as whole numbers, for quantiles."""
+        if not self.weighted:
+            return None
+        scale = self._weight_scale or Scale.of(self.weight, self.weight)
+        return weight_units(self.weight, scale.heaviest, scale.whole)
+
+    def add(self, memory: Workspace, leaf: npt.NDArray[np.intp], output: int, value: FloatArray) -> None:
+        """Add the leaves' values to the raw predictions of all their rows, also of those left out of the tree."""
+        self.add_ranges(*_ranges(memory, leaf, 4), output, value)
+
+    def range_sums(self, begin: IntArray, end: IntArray, output: int, units: tuple[float, float]) -> IntArray:
+        """`leaf_sums` of ranges of the sorted rows."""
+        owner, begins, ends = self._chunks(begin, end)
+        sums = np.zeros((len(begins), 2), np.int64)
+        self.pool.run(
+            sum_chunks,
+            [
+                (self.g[output], self.h[output], self.weight, self.rows, begins, ends, first, last, *units, sums)
+                for first, last in self._groups(len(begins))
+            ],
+        )
+        if owner is None:
+            return sums
+        return np.stack([np.add.reduceat(sums[:, k], owner) for k in (0, 1)], axis=1)
+
+    def add_ranges(self, begin: IntArray, end: IntArray, output: int, value: FloatArray) -> None:
+        """`add` for ranges of the sorted rows."""
+        owner, begins, ends = self._chunks(begin, end)
+        values = value if owner is None else np.repeat(value, np.diff(np.append(owner, len(begins))))
+        flat, step = self.raw.reshape(-1), self.raw.shape[1]
+        self.pool.run(
+            add_values,
+            [
+                (flat, output, step, self.rows, begins, ends, values, first, last)
+                for first, last in self._groups(len(begins))
+            ],
+        )
+
+    def _chunks(self, begin: IntArray, end: IntArray) -> tuple[IntArray | None, IntArray, IntArray]:
+        """Cut leaves into pieces that threads can share.
+
+        Returns
+        -------
+        owner : ndarray of shape (n_leaves,), int64, or None
+            First chunk of each leaf; None if every leaf is one chunk.
+        begins, ends : ndarrays of shape (n_chunks,), int64
+        """
+        if self.pool.n_threads == 1 or self.n < 4 * BLOCK_ROWS:
+            return None, begin, end
+        pieces = np.maximum(1, (end - begin) // BLOCK_ROWS)
+        owner = np.cumsum(pieces) - pieces
+        piece = np.arange(int(pieces.sum())) - np.repeat(owner, pieces)
+        size = np.repeat(end - begin, pieces)
+        first = np.repeat(begin, pieces)
+        total = np.repeat(pieces, pieces)
+        return owner, first + size * piece // total, first + size * (piece + 1) // total
+
+    def _groups(self, n_chunks: int) -> list[tuple[int, int]]:
+        """Ranges of chunks, a few to a thread."""
+        if self.pool.n_threads == 1 or self.n < 4 * BLOCK_ROWS:
+            return [(0, n_chunks)]
+        return self.pool.blocks(n_chunks, 1)
+
+
+def _ranges(memory: Workspace, leaf: npt.NDArray[np.intp], n_roles: int) -> tuple[IntArray, IntArray]:
+    """Where the rows of leaves begin and end, those of the first roles; all of them if ``n_roles`` is 4."""
+    begin = memory.nodes.node["begin"][leaf]
+    return begin, begin + memory.nodes.count[leaf, :n_roles].sum(axis=1)

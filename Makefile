@@ -18,7 +18,7 @@ demo: $(STAMP)  ## the problem and the remedy, on data that ships with the insta
 
 test: $(STAMP)  ## lint, types, tests
 	@$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest -n auto -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist loadgroup -m "not slow"
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -241,6 +241,13 @@ def learn_bins(
         return value_edges(table.column(j, rows), weights, max_bins)
 
     edges = tuple(pool.run(one, [(j,) for j in range(table.n_features)]))
+    return make_mapper(edges, categorical, n_levels)
+
+
+def make_mapper(
+    edges: tuple[FloatArray, ...], categorical: npt.NDArray[np.bool_], n_levels: npt.NDArray[np.int64]
+) -> BinMapper:
+    """Mapper from the edges of numeric features and the numbers of levels of categorical ones."""
     n_bins = np.array([len(e) + 2 for e in edges], dtype=np.int64)
     n_bins[categorical] = n_levels[categorical] + 1
     return BinMapper(edges, n_bins, categorical)

@@ -226,10 +226,10 @@ def _factorize_array(values: NDArray[Any]) -> tuple[Sequence[object], NDArray[np
         start = part * _CHUNK
         codes[start : start + len(chunk)] = np.fromiter(map(position_of.__getitem__, chunk), np.int64, len(chunk))
     cells = list(position_of)
-    if any(isinstance(cell, bool | np.bool_ | numbers.Real | Decimal) and cell in (0, 1) for cell in cells):
+    truth = any(isinstance(cell, bool | np.bool_ | numbers.Real | Decimal) and cell in (0, 1) for cell in cells)
+    if truth and holds_numbers(values):
         # True and 1 are one level; which of them came first must not show
-        if holds_numbers(values):
-            cells = [int(cell) if isinstance(cell, bool | np.bool_) else cell for cell in cells]
+        cells = [int(cell) if isinstance(cell, bool | np.bool_) else cell for cell in cells]
     return cells, codes
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -56,6 +57,8 @@ class Work:
     validation : Watched or None
     fingerprint : callable
         ``fingerprint(start)`` is a number for all that training reads, the trees to go on from included.
+    close : callable
+        Gives back whatever training holds.
     """
 
     schema: Schema
@@ -64,6 +67,7 @@ class Work:
     metrics: list[Metric]
     validation: Watched | None
     fingerprint: Callable[[TreeEnsemble | None], str]
+    close: Callable[[], None] = lambda: None
 
 
 class _BaseUnbiasedGBM(BaseEstimator):
@@ -123,6 +127,25 @@ class _BaseUnbiasedGBM(BaseEstimator):
         -------
         self
         """
+        given = (X, y, sample_weight, X_val, y_val, sample_weight_val)
+        return self._train(partial(self._set_up, given), init_model, callbacks, self._stops_early(X_val))
+
+    def _train(
+        self,
+        set_up: Callable[[FittedModel | None, int, Pool], Work],
+        init_model: Any,
+        callbacks: Sequence[Callback],
+        stops: bool,
+    ) -> Self:
+        """Set up, boost, and keep the model.
+
+        Parameters
+        ----------
+        set_up : callable
+            ``set_up(before, seed, pool)`` reads all rows.
+        stops : bool
+            Whether training may stop early.
+        """
         check_parameters(self._parameters, self.get_params(deep=False))
         pool = Pool(effective_n_jobs(self.n_jobs))
         start = self._model_before(init_model)
@@ -132,8 +155,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
         old_trees = None if before is None else before.ensemble
         seed = _draw_seed(self.random_state) if before is None else before.seed
 
-        given = (X, y, sample_weight, X_val, y_val, sample_weight_val)
-        work = self._set_up(given, before, seed, pool)
+        work = set_up(before, seed, pool)
         booster, schema = work.booster, work.schema
         state = TrainingState(
             iteration=booster.progress.n_iterations,
@@ -142,12 +164,9 @@ class _BaseUnbiasedGBM(BaseEstimator):
             greater_is_better={metric.name: metric.greater_is_better for metric in work.metrics},
             resumed=resumed is not None,
         )
-        start_trees = None if start is None else start.ensemble
-        rows_read = "" if checkpoint is None else work.fingerprint(start_trees)
-        if checkpoint is not None and resumed is not None:
-            checkpoint.check_rows(resumed, rows_read)
         stopper = EarlyStopping(self.n_iter_no_change, self.tol)
         trees: list[Tree] = []
+        rows_read = ""
 
         def model_so_far() -> FittedModel:
             ensemble = join(schema.n_features, work.base, old_trees, trees)
@@ -158,9 +177,15 @@ class _BaseUnbiasedGBM(BaseEstimator):
 
         rule = booster.parameters.split_rule
         state.model = lambda: self._twin()._accept(model_so_far(), rule)
-        stops = self._stops_early(X_val)
         watchers = [*[stopper] * stops, *callbacks, *[LogProgress(int(self.verbose))] * bool(self.verbose)]
-        boost(booster, state, work.metrics, work.validation, watchers, bool(self.verbose), trees)
+        try:
+            if checkpoint is not None:
+                rows_read = work.fingerprint(None if start is None else start.ensemble)
+                if resumed is not None:
+                    checkpoint.check_rows(resumed, rows_read)
+            boost(booster, state, work.metrics, work.validation, watchers, bool(self.verbose), trees)
+        finally:
+            work.close()
         return self._accept(model_so_far(), rule)
 
     def _set_up(self, given: tuple[Any, ...], before: FittedModel | None, seed: int, pool: Pool) -> Work:
@@ -193,7 +218,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
         if init_model is None and not (self.warm_start and hasattr(self, "_model")):
             return None
         other = self if init_model is None else init_model
-        if type(other) is not type(self):
+        if not (isinstance(other, type(self)) or isinstance(self, type(other))):
             raise ValueError(f"init_model must be a fitted {type(self).__name__}; got {type(other).__name__}.")
         check_is_fitted(other)
         if hasattr(other, "classes_"):

@@ -195,11 +195,15 @@ class Booster:
         draw = Draw(
             hash_key(parameters.seed, _STREAM_ROLES, 0 if parameters.role_draw == "fit" else number + 1),
             hash_key(parameters.seed, _STREAM_SAMPLE, number),
+            self._node_key(number),
             parameters.subsample,
         )
         units = [_unit(top, self.rows.n) for top in (tops.g, tops.h, tops.g**2, tops.h**2)]
         counts, totals = self.rows.begin_tree(draw, output, units)
         return counts.tolist(), Sums(*(float(total) / unit for total, unit in zip(totals, units, strict=True)))
+
+    def _node_key(self, number: int) -> np.uint64:
+        return hash_key(self.parameters.seed, _STREAM_ROLES, number + 1, 1)
 
     def _pack(self, tops: Tops, sums: Sums, output: int, number: int) -> Packing:
         """Pack the gradients of all rows for the split search."""
@@ -257,8 +261,7 @@ class Booster:
     def _answer_questions(self, rule: Rule, evidence: Evidence, number: int) -> None:
         """Let the grower run, and have done what it asks for."""
         memory, rows = self._memory, self.rows
-        draw_key = hash_key(self.parameters.seed, _STREAM_ROLES, number + 1, 1)
-        limits = memory.limits(self.parameters, rows, draw_key)
+        limits = memory.limits(self.parameters, rows, self._node_key(number))
         while True:
             question = grow(
                 memory.state,

@@ -28,7 +28,7 @@ _MAX_COUNT = 65_535
 _STREAM_HOLD_OUT = 5
 
 # Weights that add up to more are no counts: their sum would leave no room for hessians in a packed word.
-_MOST_COUNTED = 2.0**32
+MOST_COUNTED = 2.0**32
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Rows:
         weight = self.sample_weight
         if weight is None or float(weight.max()) == 1.0 or (weight != np.floor(weight)).any():
             return None
-        if float(weight.sum()) > _MOST_COUNTED:
+        if float(weight.sum()) > MOST_COUNTED:
             return None
         return np.minimum(weight, _MAX_COUNT).astype(np.uint16)
 

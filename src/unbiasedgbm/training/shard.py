@@ -84,6 +84,8 @@ class Draw(NamedTuple):
 
     role_key: np.uint64
     sample_key: np.uint64
+    node_key: np.uint64
+    """Of the roles that nodes draw anew."""
     subsample: float
 
 

@@ -1,0 +1,282 @@
+"""Crew: the stations of one fit, how they are asked, and what is done when a worker is lost.
+
+Everything goes by Dask's own scheduler and transport: partitions are Dask tasks, stations are Dask actors with keys of
+this fit, and a question is one call of the first station, which passes it on.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import dask
+from dask.delayed import Delayed
+from distributed import Actor, Client, Future
+from distributed import wait as wait_for
+
+from unbiasedgbm.distributed.station import Below, PartName, Station, Step
+
+# Stations below one station.
+_ARITY = 4
+
+# Seconds between looks at the list of workers while an answer is waited for.
+_LOOK_S = 2.0
+
+
+class WorkerLostError(RuntimeError):
+    """A worker that holds rows of a fit is gone."""
+
+
+def recovery_timeout() -> float:
+    """Seconds until lost partitions must be on other workers: ``unbiasedgbm.recovery-timeout`` of Dask's config."""
+    return float(dask.config.get("unbiasedgbm.recovery-timeout", 300.0))
+
+
+@dataclass
+class Member:
+    """A station as the client knows it.
+
+    Attributes
+    ----------
+    address : str
+        Of its worker.
+    names : list of PartName
+        Its partitions.
+    future : Future
+        Keeps it alive.
+    actor : Actor
+    loaded : bool
+        Whether its rows are binned and it takes part in training.
+    """
+
+    address: str
+    names: list[PartName]
+    future: Future
+    actor: Actor
+    loaded: bool = False
+
+
+class Crew:
+    """All stations of a fit.
+
+    Parameters
+    ----------
+    client : Client
+    parts : dict of PartName to Delayed
+        Tuples (table, target, weights), which can be computed again when they are lost.
+    n_jobs : int or None
+        Threads of a station; None for those of its worker.
+    """
+
+    def __init__(self, client: Client, parts: dict[PartName, Delayed], n_jobs: int | None) -> None:
+        self.client = client
+        self.epoch = 0
+        self.n_asked = 0
+        self.n_bytes = 0
+        self._parts, self._n_jobs = parts, n_jobs
+        self._name = f"unbiasedgbm-{uuid.uuid4().hex}"
+        self._futures: list[Future] = []
+        self.members: list[Member] = []
+        try:
+            self._place(list(parts), None)
+        except BaseException:
+            self.close()
+            raise
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    def ask(self, steps: Sequence[Step], members: Sequence[Member] | None = None) -> list[Any]:
+        """Ask stations, all by default, and merge their answers."""
+        asked = list(self.members if members is None else members)
+        first, below = asked[0], _tree(asked)
+        self.n_asked += 1
+        return self._result(first.actor.answer(self.epoch, list(steps), below))
+
+    def edges(self, features: Sequence[int], arguments: tuple[Any, ...]) -> list[Any]:
+        """Bin edges of features, a share of them on every station."""
+        peers = _addresses(self.members)
+        shares = [list(features[k :: len(peers)]) for k in range(len(peers))]
+        asked = [
+            (share, member.actor.edges(self.epoch, share, peers, arguments))
+            for share, member in zip(shares, self.members, strict=True)
+            if share
+        ]
+        found = {j: edges for share, future in asked for j, edges in zip(share, self._result(future), strict=True)}
+        return [found[j] for j in features]
+
+    def _result(self, future: Any) -> Any:
+        """An answer, or WorkerLostError; never a wait for a worker that is gone."""
+        while True:
+            try:
+                return future.result(timeout=_LOOK_S)
+            except TimeoutError:
+                known = self.client.nthreads()
+                if any(member.address not in known for member in self.members):
+                    raise WorkerLostError("A worker was lost.") from None
+            except OSError as error:
+                raise WorkerLostError(f"A worker does not answer: {error}") from error
+            except RuntimeError as error:
+                if "Actor" in str(error) or "Actor" in type(error).__name__:
+                    raise WorkerLostError(f"A worker was lost: {error}") from error
+                raise
+            except KeyError as error:
+                # a worker that was started anew at the same address does not know the station
+                if self._name in str(error):
+                    raise WorkerLostError("A worker was started anew.") from error
+                raise
+
+    # -- placing -----------------------------------------------------------------------------------------------------
+
+    def _place(self, names: Sequence[PartName], deadline: float | None) -> list[Member]:
+        """Compute partitions and make stations on the workers that have them; returns the new stations."""
+        futures = self.client.compute([self._parts[name] for name in names], retries=0)
+        self._futures += futures
+        _wait(futures, deadline)
+        homes = self._homes(names, futures)
+        made: list[tuple[str, list[PartName], Future]] = []
+        for address, chosen in homes.items():
+            actor = self.client.submit(
+                Station,
+                [names[k] for k in chosen],
+                [futures[k] for k in chosen],
+                self._n_jobs,
+                key=f"{self._name}-{self.epoch}-{len(made)}",
+                workers=[address],
+                allow_other_workers=False,
+                actor=True,
+                pure=False,
+            )
+            self._futures.append(actor)
+            made.append((address, [names[k] for k in chosen], actor))
+        members = [
+            Member(address, chosen, future, self._actor(address, future, deadline)) for address, chosen, future in made
+        ]
+        # stations have the partitions now; from here on they are computed again if they are lost
+        for future in futures:
+            future.release()
+        self._futures = [member.future for member in [*self.members, *members]]
+        self.members += members
+        return members
+
+    def _actor(self, address: str, future: Future, deadline: float | None) -> Actor:
+        """The station of a future, or WorkerLostError if its worker is lost before it is made."""
+        while True:
+            try:
+                return future.result(timeout=_LOOK_S)
+            except TimeoutError:
+                _check(deadline)
+                if address not in self.client.nthreads():
+                    raise WorkerLostError(f"Worker {address} was lost.") from None
+
+    def _homes(self, names: Sequence[PartName], futures: Sequence[Future]) -> dict[str, list[int]]:
+        """Partitions of each worker: where they are, as long as no worker has much more than its share."""
+        threads = self.client.nthreads()
+        if not threads:
+            raise WorkerLostError("The cluster has no workers.")
+        holders = self.client.who_has(futures)
+        sizes = self.client.nbytes([future.key for future in futures], summary=False)
+        bytes_of = [float(sizes.get(future.key, 1) or 1) for future in futures]
+        share = sum(bytes_of) / sum(threads.values())
+        load = dict.fromkeys(threads, 0.0)
+        homes: dict[str, list[int]] = {}
+        for k in sorted(range(len(futures)), key=lambda k: -bytes_of[k]):
+            here = [address for address in holders.get(futures[k].key, ()) if address in threads]
+            best = min(here, key=lambda a: load[a] / threads[a], default=None)
+            if best is None or (load[best] + bytes_of[k]) / threads[best] > 1.1 * share:
+                best = min(threads, key=lambda a: (load[a] + bytes_of[k]) / threads[a])
+            load[best] += bytes_of[k]
+            homes.setdefault(best, []).append(k)
+        return homes
+
+    # -- losses ------------------------------------------------------------------------------------------------------
+
+    def replace_lost(self) -> list[Member]:
+        """Find the stations that are lost and put their partitions on other workers; returns the new stations.
+
+        Raises
+        ------
+        RuntimeError
+            If that is not done within `recovery_timeout`, or if the partitions cannot be computed again.
+        """
+        deadline = time.monotonic() + recovery_timeout()
+        self.epoch += 1
+        lost = self._find_lost(deadline)
+        self.members = [member for member in self.members if member not in lost]
+        names = sorted(name for member in lost for name in member.names)
+        if not names:
+            return []
+        while True:
+            try:
+                return self._place(names, deadline)
+            except WorkerLostError:
+                # one more worker was lost on the way, or none is left: another may come
+                _check(deadline)
+                time.sleep(0.5)
+            except (TimeoutError, Exception) as error:
+                if isinstance(error, RuntimeError) and not isinstance(error, WorkerLostError):
+                    raise
+                raise RuntimeError(
+                    f"A worker was lost, and {len(names)} partitions that it held could not be computed again within "
+                    f"{recovery_timeout():g} s ({type(error).__name__}: {error}). Give fit collections that Dask can "
+                    "compute from their source, not scattered data."
+                ) from error
+
+    def _find_lost(self, deadline: float) -> list[Member]:
+        """Stations that do not answer."""
+        while True:
+            known = self.client.nthreads()
+            lost = [member for member in self.members if member.address not in known]
+            silent = [member for member in self.members if member not in lost and not self._answers(member)]
+            if lost and not silent:
+                return lost
+            if not silent:
+                return []
+            if time.monotonic() > deadline:
+                return lost + silent
+            time.sleep(0.2)
+
+    def _answers(self, member: Member) -> bool:
+        try:
+            return bool(member.actor.ping().result(timeout=5.0))
+        except (OSError, RuntimeError, KeyError, TimeoutError):
+            return False
+
+    def close(self) -> None:
+        """Give back everything: stations and their rows, and whatever is still being computed."""
+        futures, self._futures, self.members = self._futures, [], []
+        if self.client.status == "running":
+            self.client.cancel(futures, force=True)
+
+
+def _wait(futures: Sequence[Future], deadline: float | None) -> None:
+    """Wait for all futures; raise what one of them raised."""
+    if deadline is None:
+        wait_for(futures)
+    else:
+        wait_for(futures, timeout=max(0.1, deadline - time.monotonic()))
+    for future in futures:
+        if future.status != "finished":
+            future.result(timeout=5.0)
+
+
+def _check(deadline: float | None) -> None:
+    if deadline is not None and time.monotonic() > deadline:
+        raise RuntimeError(
+            f"A worker was lost, and its partitions were not on other workers within {recovery_timeout():g} s "
+            "(unbiasedgbm.recovery-timeout of Dask's configuration)."
+        )
+
+
+def _addresses(members: Sequence[Member]) -> Below:
+    return [(member.address, member.future.key, []) for member in members]
+
+
+def _tree(members: Sequence[Member]) -> Below:
+    """Stations below the first one, as a tree."""
+    nodes = _addresses(members)
+    for k in range(len(nodes) - 1, 0, -1):
+        nodes[(k - 1) // _ARITY][2].insert(0, nodes[k])
+    return nodes[0][2]

@@ -1,0 +1,110 @@
+"""Kernels of a worker: one split of a node in one call, and roles that are drawn anew in a node."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unbiasedgbm.kernels import hash64, kernel
+from unbiasedgbm.training.histogram import add_rows
+from unbiasedgbm.training.partition import place_rows, split_rows
+
+
+@kernel
+def answer_split(
+    bins,
+    packed,
+    rows,
+    spare,
+    column,
+    categorical,
+    threshold,
+    missing_left,
+    levels,
+    k,
+    begin,
+    count,
+    sides,
+    build,
+    n_roles,
+    size,
+    hist,
+):
+    """Divide a node's rows, role by role, and add up the histograms of the children that are asked for.
+
+    Parameters
+    ----------
+    bins, packed, rows, spare
+        See `training.shard.Shard`.
+    column, categorical, threshold, missing_left, levels, k
+        The split; see `partition.split_rows`.
+    begin : int
+        Where in ``rows`` the node's rows begin.
+    count : ndarray of shape (4,), int64
+        Rows of each role.
+    sides : ndarray of shape (2, 4), int64
+        Filled: rows of each role that went left, and right.
+    build : int
+        1 for the left child's histogram, 2 for the right one's, 3 for both.
+    n_roles, size : int
+        Roles and bins of a histogram.
+    hist : ndarray of shape (2 * n_roles * size,), int64
+        Added to: the left child's, then the right one's.
+    """
+    first = begin
+    n_left = np.int64(0)
+    for role in range(4):
+        last = first + count[role]
+        sides[0, role] = split_rows(
+            bins, column, categorical, threshold, missing_left, levels, k, rows, first, last, spare
+        )
+        sides[1, role] = count[role] - sides[0, role]
+        n_left += sides[0, role]
+        first = last
+    first = begin
+    left_at = begin
+    right_at = begin + n_left
+    for role in range(4):
+        last = first + count[role]
+        place_rows(spare, first, last, sides[0, role], rows, left_at, right_at)
+        left_at += sides[0, role]
+        right_at += sides[1, role]
+        first = last
+    first = begin
+    for side in range(2):
+        if (build >> side) & 1 != 0:
+            at = first
+            for role in range(n_roles):
+                add_rows(bins, packed, rows, at, at + sides[side, role], hist, (side * n_roles + role) * size)
+                at += sides[side, role]
+        first = begin + n_left
+
+
+@kernel
+def redraw_roles(key, share, rows, numbers, begin, count, spare):
+    """Draw the roles of a node's rows anew, as `grower._redraw_roles` does.
+
+    Parameters
+    ----------
+    key : uint64
+        Of this node.
+    share : ndarray of shape (3,), float64
+    numbers : ndarray of shape (n,), uint64
+        Number of each row among all rows.
+    count : ndarray of shape (4,), int64
+        Rows of each role; filled with the new numbers.
+    """
+    end = begin + count[0] + count[1] + count[2]
+    at = begin
+    lower = 0.0
+    for role in range(3):
+        first = at
+        for i in range(begin, end):
+            draw = hash64(key, numbers[rows[i]]) >> np.uint64(40)
+            u = np.float64(draw) * (1.0 / (1 << 24))
+            if u >= lower and u < share[role]:
+                spare[at] = rows[i]
+                at += 1
+        count[role] = at - first
+        lower = share[role]
+    for i in range(begin, end):
+        rows[i] = spare[i]

@@ -1,0 +1,197 @@
+"""From partitions to a booster: what `training.setup` does, asked of a crew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unbiasedgbm.binning import make_mapper
+from unbiasedgbm.distributed.crew import Crew
+from unbiasedgbm.distributed.remote import Facts, RemoteBooster, RemoteRows, RemoteWatched
+from unbiasedgbm.distributed.station import TRAIN, WATCH, HeldOut, PartName, Plan, Reading, Step
+from unbiasedgbm.distributed.statistics import RemoteStatistics, select
+from unbiasedgbm.distributed.survey import agree_columns, agree_schema, agree_target
+from unbiasedgbm.estimators import Work
+from unbiasedgbm.exact import Scale
+from unbiasedgbm.frames import Schema, categorical_mask
+from unbiasedgbm.losses import Loss
+from unbiasedgbm.metrics import make_metrics
+from unbiasedgbm.model import FittedModel
+from unbiasedgbm.threads import Pool
+from unbiasedgbm.training.booster import Progress
+from unbiasedgbm.training.setup import MOST_COUNTED, held_out_counts, hold_out_key, make_features
+from unbiasedgbm.training.workspace import make_layout
+
+IntArray = npt.NDArray[np.int64]
+
+
+class SetUp:
+    """The steps before boosting, one after another.
+
+    Parameters
+    ----------
+    estimator : UnbiasedGBMClassifier or UnbiasedGBMRegressor
+    crew : Crew
+    before : FittedModel or None
+        The model to go on from.
+    seed : int
+    """
+
+    def __init__(self, estimator: Any, crew: Crew, before: FittedModel | None, seed: int) -> None:
+        self.estimator, self.crew, self.before, self.seed = estimator, crew, before, seed
+        self.classify = hasattr(estimator, "predict_proba")
+        self.script: list[Step] = []
+        self.n_rows: dict[PartName, int] = {}
+        self.class_sizes: IntArray = np.zeros(0, np.int64)
+
+    def run(self, stops: bool, watched: bool, watched_weighted: bool, pool: Pool) -> Work:
+        """Read, hold out, weigh, bin.
+
+        Parameters
+        ----------
+        stops : bool
+            Whether training may stop early.
+        watched : bool
+            Whether there are validation rows; if not and ``stops``, some are held out.
+        watched_weighted : bool
+            Whether these have weights.
+        """
+        estimator = self.estimator
+        schema = self._agree_schema()
+        loss = self._read(schema)
+        metrics = make_metrics(estimator.scoring, loss, getattr(estimator, "classes_", None))
+        if stops and not watched:
+            self._hold_out()
+        by_class = estimator._weights_by_class(self.class_sizes) if self.classify else None
+        weights = self._tell("weigh", by_class)
+        facts = self._facts(weights, stops and not watched, watched_weighted)
+        parameters = estimator._training_parameters(facts.n_rows, self.seed)
+        constraints = estimator._constraints(schema)
+        scale = _joined([fact[-1] for fact in weights])
+        base, progress, trees = self._start(loss, facts, schema)
+        mapper = self._learn_bins(schema, facts.n)
+        layout = make_layout(parameters, mapper)
+        plan = Plan(mapper, layout, loss, self._starts(), facts.counted, scale, base)
+        content = self.crew.ask([*self.script, ("build", (plan, trees))][-1:])[0] ^ mapper.edge_hash()
+        features = make_features(mapper, constraints.monotone, content)
+        for member in self.crew.members:
+            member.loaded = True
+        rows = RemoteRows(self.crew, facts, plan, self.script, features, parameters, trees)
+        booster = RemoteBooster(parameters, loss, rows, mapper, features, constraints.groups, progress, pool)
+        validation = RemoteWatched(rows) if watched or stops else None
+        return Work(schema, booster, base, metrics, validation, _no_fingerprint, self.crew.close)
+
+    def _tell(self, name: str, *arguments: Any) -> Any:
+        """A step that stations remember, so that those that come later must be told, too."""
+        self.script.append((name, arguments))
+        return self.crew.ask([(name, arguments)])[0]
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def _agree_schema(self) -> Schema:
+        """Columns, categories and classes of all partitions."""
+        if self.before is not None:
+            return self.before.schema
+        estimator = self.estimator
+        surveys = [part for _, part in sorted(self.crew.ask([("survey", (self.classify,))])[0], key=lambda p: p[0])]
+        names, text = agree_columns(surveys)
+        estimator._learn_target(agree_target(surveys))
+        mask = categorical_mask(text, names, estimator.categorical_features)
+        levels = self.crew.ask([("survey_levels", (mask,))])[0] if mask.any() else []
+        return agree_schema(names, text, estimator.categorical_features, levels, estimator.handle_unknown)
+
+    def _read(self, schema: Schema) -> Loss:
+        """Have all partitions read; returns the loss."""
+        estimator = self.estimator
+        # levels that only rows without weight have are read as missing, as they are in a local fit
+        training = schema if self.before is not None else replace(schema, handle_unknown="missing")
+        classes = estimator.classes_ if self.classify else None
+        facts = self._tell("read", Reading(training, schema, classes, type(estimator).__name__))
+        loss: Loss = estimator._make_loss()
+        self.n_rows = {name: n for name, n, _, _ in facts}
+        if self._n(TRAIN) == 0:
+            raise ValueError("sample_weight is zero in every row.")
+        loss.check_target(np.concatenate([target for (kind, _), _, _, target in facts if kind == TRAIN]))
+        if self.classify:
+            self.class_sizes = np.sum([sizes for (kind, _), _, sizes, _ in facts if kind == TRAIN], axis=0)
+        return loss
+
+    def _n(self, which: str) -> int:
+        return sum(n for (kind, _), n in self.n_rows.items() if kind == which)
+
+    def _starts(self) -> dict[int, int]:
+        """Number of each training partition's first row among all training rows."""
+        starts, at = {}, 0
+        for (kind, i), n in sorted(self.n_rows.items()):
+            if kind == TRAIN:
+                starts[i] = at
+                at += n
+        return starts
+
+    def _hold_out(self) -> None:
+        """Part validation rows from training rows: those with the smallest hashes of their numbers."""
+        n_classes = len(self.class_sizes)
+        wanted = held_out_counts(
+            self.class_sizes if self.classify else np.array([self._n(TRAIN)]), self.estimator.validation_fraction
+        )
+        stratified = len(wanted) > 1
+        key, starts = hold_out_key(self.seed), self._starts()
+        self.crew.ask([("rank_hashes", (key, starts, len(wanted), stratified))])
+        limits = select(lambda *steps: self.crew.ask(steps), wanted[:, None])[:, 0]
+        held = HeldOut(key, starts, n_classes, stratified, limits, wanted > 0)
+        facts = self._tell("hold_out", held)
+        for i, n, n_out, _ in facts:
+            self.n_rows[TRAIN, i], self.n_rows[WATCH, i] = n, n_out
+        if self.classify:
+            self.class_sizes = np.sum([sizes for _, _, _, sizes in facts], axis=0)
+
+    def _facts(self, weights: list[Any], held_out: bool, watched_weighted: bool) -> Facts:
+        given = [fact for fact in weights if fact[0] is not None]
+        scale = _joined([fact[-1] for fact in weights])
+        n = self._n(TRAIN)
+        counted = (
+            bool(given)
+            and max(fact[0] for fact in given) != 1.0
+            and all(fact[1] for fact in given)
+            and sum(fact[2] for fact in given) <= MOST_COUNTED
+        )
+        return Facts(
+            n=n,
+            n_rows=sum(fact[3] for fact in given) if counted else n,
+            weighted=scale is not None,
+            counted=counted,
+            max_weight=1.0 if scale is None else scale.top or 1.0,
+            n_watched=self._n(WATCH),
+            watched_weighted=bool(given) if held_out else watched_weighted,
+        )
+
+    # -- starting ----------------------------------------------------------------------------------------------------
+
+    def _start(self, loss: Loss, facts: Facts, schema: Schema) -> tuple[Any, Progress, Any]:
+        """Start values, progress, and the trees to go on from."""
+        if self.before is not None:
+            return self.before.ensemble.base, self.before.progress.copy(), self.before.ensemble
+        statistics = RemoteStatistics(lambda *steps: self.crew.ask(steps), TRAIN, facts.n, facts.weighted)
+        return loss.start_over(statistics), Progress.start(schema.n_features, loss.n_outputs), None
+
+    def _learn_bins(self, schema: Schema, n: int) -> Any:
+        """Edges of all numeric features, found on the stations."""
+        numeric = np.flatnonzero(~schema.is_categorical).tolist()
+        found = dict(zip(numeric, self.crew.edges(numeric, (self._starts(), n, self.estimator.max_bins)), strict=True))
+        edges = tuple(found.get(j, np.empty(0)) for j in range(schema.n_features))
+        n_levels = np.array([0 if levels is None else len(levels) for levels in schema.categories], dtype=np.int64)
+        return make_mapper(edges, schema.is_categorical, n_levels)
+
+
+def _joined(scales: list[Scale]) -> Scale | None:
+    joined: Scale | None = None
+    for scale in scales:
+        joined = scale if joined is None else joined.join(scale)
+    return joined
+
+
+def _no_fingerprint(start: Any) -> str:
+    raise ValueError("callbacks: Checkpoint needs all rows in one place; it cannot be used on a cluster.")

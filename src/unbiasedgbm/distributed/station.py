@@ -1,0 +1,629 @@
+"""Station: an actor on a worker that holds some partitions and answers the client's questions about their rows.
+
+A question is a list of steps, each the name of a method here and its arguments. Stations form a tree: a station passes
+a question on to those below it, answers it itself, and sends up one answer for all of them, merged as the table `MERGE`
+says. All sums are sums of integers, so the shape of the tree does not matter.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from distributed import get_worker
+from distributed.protocol import to_serialize
+
+from unbiasedgbm.binning import BinMapper, Bins, content_hash, sample_rows, value_edges
+from unbiasedgbm.distributed.survey import (
+    ColumnLevels,
+    PartSurvey,
+    present_rows,
+    read_part_target,
+    read_part_weight,
+    survey_levels,
+    survey_part,
+)
+from unbiasedgbm.distributed.tree_rows import TreeRows
+from unbiasedgbm.ensemble.predict import prepare, raw_predict
+from unbiasedgbm.ensemble.trees import TreeEnsemble
+from unbiasedgbm.exact import Scale, Values, units_sum, weight_units
+from unbiasedgbm.frames import Schema, Table
+from unbiasedgbm.kernels import hash_rows
+from unbiasedgbm.losses import Loss
+from unbiasedgbm.targets import class_numbers, finite_numbers
+from unbiasedgbm.threads import Pool
+from unbiasedgbm.training.booster import GrownTree
+from unbiasedgbm.training.partition import add_tree
+from unbiasedgbm.training.shard import BLOCK_ROWS, Layout, Shard, TrainingData
+
+FloatArray = npt.NDArray[np.float64]
+Step = tuple[str, tuple[Any, ...]]
+
+TRAIN, WATCH = "train", "watch"
+PartName = tuple[str, int]
+"""Which rows, and the partition's place among them."""
+
+Below = list[tuple[str, str, list[Any]]]
+"""Stations below: address, key, and the stations below those."""
+
+
+class OldQuestionError(RuntimeError):
+    """A question from before a worker was lost."""
+
+
+class Reading(NamedTuple):
+    """How partitions are read."""
+
+    schema: Schema
+    watched_schema: Schema
+    classes: npt.NDArray[Any] | None
+    """Labels of a classifier."""
+    name: str
+    """What errors call the estimator."""
+
+
+class HeldOut(NamedTuple):
+    """Which training rows become validation rows: those whose hash is at most that of their class."""
+
+    key: np.uint64
+    starts: dict[int, int]
+    """Number of each partition's first row."""
+    n_classes: int
+    """0 for regression."""
+    stratified: bool
+    limits: npt.NDArray[np.uint64]
+    some: npt.NDArray[np.bool_]
+    """Whether a class has any."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a station needs to bin its rows and stand by.
+
+    Attributes
+    ----------
+    mapper : BinMapper
+    layout : Layout
+    features : ndarray of shape (p,), FEATURE
+    loss : Loss
+    starts : dict of int to int
+        Number of each training partition's first row.
+    counted : bool
+        Whether weights are numbers of repetitions.
+    weight_scale : Scale or None
+        Of all weights.
+    base : ndarray of shape (n_outputs,), float64
+    """
+
+    mapper: BinMapper
+    layout: Layout
+    loss: Loss
+    starts: dict[int, int]
+    counted: bool
+    weight_scale: Scale | None
+    base: FloatArray
+
+
+@dataclass
+class PartRows:
+    """Rows of a partition that have been read.
+
+    Attributes
+    ----------
+    table : Table or None
+        None once its rows are binned, or if there are none.
+    y : ndarray of shape (n,), float64
+    given : ndarray of shape (n,), float64, or None
+        ``sample_weight``.
+    weight : ndarray of shape (n,), float64, or None
+        With class weights.
+    """
+
+    table: Table | None
+    y: FloatArray
+    given: FloatArray | None
+    weight: FloatArray | None
+
+    def take(self, rows: npt.NDArray[np.intp]) -> PartRows:
+        """Some of the rows."""
+        table = None if self.table is None or len(rows) == 0 else self.table.take(rows)
+        given = None if self.given is None else self.given[rows]
+        return PartRows(table, self.y[rows], given, given)
+
+
+@dataclass
+class WatchedRows:
+    """Validation rows that are binned."""
+
+    bins: Bins
+    y: FloatArray
+    weight: FloatArray | None
+    raw: FloatArray
+    n_added: int
+
+
+class Ranked(NamedTuple):
+    """Rows of a group in the order of their keys."""
+
+    keys: npt.NDArray[np.uint64]
+    weight: npt.NDArray[np.int64]
+    """Sum of the weights up to each row, after a zero."""
+
+
+def ordered_keys(values: FloatArray) -> npt.NDArray[np.uint64]:
+    """Integers in the order of the values."""
+    bits = (values + 0.0).view(np.uint64)
+    sign = np.uint64(1 << 63)
+    return np.where(bits & sign != 0, ~bits, bits | sign)
+
+
+def key_value(key: int) -> float:
+    """The value of a key from `ordered_keys`."""
+    bits = key ^ (1 << 63) if key >> 63 else key ^ ((1 << 64) - 1)
+    return float(np.array([bits], np.uint64).view(np.float64)[0])
+
+
+def _add(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(x + y for x, y in zip(a, b, strict=True))
+
+
+def _largest(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, ...]:
+    return tuple(max(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _join(a: Scale, b: Scale) -> Scale:
+    return a.join(b)
+
+
+def _nothing(a: None, b: None) -> None:
+    return None
+
+
+MERGE: dict[str, Callable[[Any, Any], Any]] = {
+    "survey": operator.add,
+    "survey_levels": operator.add,
+    "read": operator.add,
+    "hold_out": operator.add,
+    "weigh": operator.add,
+    "rank_hashes": _nothing,
+    "rank_values": _nothing,
+    "rank_residuals": _nothing,
+    "below": operator.add,
+    "scale": _join,
+    "units": operator.add,
+    "collect": operator.add,
+    "sample": operator.add,
+    "build": operator.add,
+    "gradients": _largest,
+    "begin_tree": _add,
+    "pack": operator.add,
+    "histogram": operator.add,
+    "split": _add,
+    "leaf_sums": operator.add,
+    "add": _nothing,
+    "advance": _nothing,
+    "rewind": _nothing,
+    "rest": operator.add,
+}
+"""How the answers of two stations become one."""
+
+
+class Station:
+    """Partitions of one worker, from raw tables to binned rows.
+
+    Parameters
+    ----------
+    names : list of PartName
+    parts : list of tuples (table, target, weights or None)
+    n_jobs : int or None
+        Threads; None for those of the worker.
+    """
+
+    def __init__(self, names: list[PartName], parts: list[tuple[Any, Any, Any]], n_jobs: int | None) -> None:
+        self._raw = dict(sorted(zip(names, parts, strict=True)))
+        self._rows: dict[PartName, PartRows] = {}
+        self._ranked: list[Ranked] = []
+        self._epoch = 0
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="unbiasedgbm-station")
+        self._pool = Pool(n_jobs or get_worker().state.nthreads)
+
+    # -- questions ---------------------------------------------------------------------------------------------------
+
+    async def answer(self, epoch: int, steps: Sequence[Step], below: Below) -> list[Any]:
+        """Answer a question for this station and all below it.
+
+        Parameters
+        ----------
+        epoch : int
+            Questions of an earlier one are refused.
+        steps : sequence of Step
+        below : Below
+        """
+        loop = asyncio.get_running_loop()
+        asked = [self._pass_on(address, key, epoch, steps, rest) for address, key, rest in below]
+        answers = await asyncio.gather(loop.run_in_executor(self._thread, self._run, epoch, steps), *asked)
+        return [reduce(MERGE[name], parts) for (name, _), *parts in zip(steps, *answers, strict=True)]
+
+    async def edges(
+        self, epoch: int, features: list[int], peers: Below, arguments: tuple[Any, ...]
+    ) -> list[FloatArray]:
+        """Bin edges of some numeric features, from the samples of all stations.
+
+        Parameters
+        ----------
+        features : list of int
+        peers : Below
+            All stations.
+        arguments : tuple
+            Of `_do_sample`, after the features; and the number of bins.
+        """
+        *sample, max_bins = arguments
+        steps = [("sample", (features, *sample))]
+        answers = await asyncio.gather(*(self._pass_on(address, key, epoch, steps, []) for address, key, _ in peers))
+        parts = sorted((part for answer in answers for part in answer[0]), key=operator.itemgetter(0))
+
+        def work() -> list[FloatArray]:
+            weights = None if parts[0][2] is None else np.concatenate([weight for _, _, weight in parts])
+            columns = [np.concatenate([values[k] for _, values, _ in parts]) for k in range(len(features))]
+            return self._pool.run(value_edges, [(column, weights, max_bins) for column in columns])
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    async def ping(self) -> bool:
+        """Whether the station is there."""
+        return True
+
+    async def _pass_on(self, address: str, key: str, epoch: int, steps: Sequence[Step], below: Below) -> Any:
+        """Ask another station."""
+        arguments = [to_serialize(epoch), to_serialize(steps), to_serialize(below)]
+        call = get_worker().rpc(address).actor_execute(actor=key, function="answer", args=arguments, kwargs={})
+        answer = await call
+        if answer["status"] != "OK":
+            raise answer["exception"]
+        return answer["result"]
+
+    def _run(self, epoch: int, steps: Sequence[Step]) -> list[Any]:
+        if epoch < self._epoch:
+            raise OldQuestionError("The question is from before a worker was lost.")
+        self._epoch = epoch
+        return [getattr(self, f"_do_{name}")(*arguments) for name, arguments in steps]
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def _do_survey(self, classify: bool) -> list[tuple[int, PartSurvey]]:
+        """What training partitions say of themselves."""
+        return [(i, survey_part(*part, classify)) for (kind, i), part in self._raw.items() if kind == TRAIN]
+
+    def _do_survey_levels(self, mask: npt.NDArray[np.bool_]) -> list[dict[int, ColumnLevels]]:
+        """Levels of categorical columns."""
+        return [survey_levels(X, weight, mask) for (kind, _), (X, _, weight) in self._raw.items() if kind == TRAIN]
+
+    def _do_read(self, reading: Reading) -> list[tuple[PartName, int, npt.NDArray[np.int64] | None, FloatArray]]:
+        """Read all partitions; returns each one's name, rows, rows of each class, and extreme targets."""
+        facts = []
+        for name, (X, y, weight) in self._raw.items():
+            part = self._read_part(name, X, y, weight, reading)
+            self._rows[name] = part
+            classes = None if reading.classes is None else _class_sizes(part.y, len(reading.classes))
+            facts.append(
+                (name, len(part.y), classes, np.array([part.y.min(), part.y.max()]) if len(part.y) else part.y)
+            )
+        self._raw = {}
+        return facts
+
+    def _read_part(self, name: PartName, X: Any, y: Any, weight: Any, reading: Reading) -> PartRows:
+        watched = name[0] == WATCH
+        suffix = "_val" if watched else ""
+        given = read_part_weight(weight, f"sample_weight{suffix}")
+        n_rows = len(y)
+        table = None
+        if n_rows:
+            schema = reading.watched_schema if watched else reading.schema
+            table = schema.read(X, estimator_name=reading.name)
+            n_rows = table.n_rows
+        target = read_part_target(y, given, n_rows, suffix)
+        rows = None if watched else present_rows(given)
+        if rows is not None and given is not None:
+            table = None if table is None or len(rows) == 0 else table.take(rows)
+            target, given = target[rows], given[rows]
+        if reading.classes is None or not len(target):
+            encoded = finite_numbers(target, f"y{suffix}") if len(target) else np.empty(0)
+        else:
+            encoded = class_numbers(reading.classes, target, f"y{suffix}")
+        return PartRows(table, encoded, given, given)
+
+    def _do_rank_hashes(self, key: np.uint64, starts: dict[int, int], n_classes: int, stratified: bool) -> None:
+        """Put the hashes of training rows in order, class by class."""
+        keys, kinds = [np.empty(0, np.uint64)], [np.empty(0, np.intp)]
+        for (kind, i), part in self._rows.items():
+            if kind == TRAIN:
+                keys.append(_hashes(key, starts[i], len(part.y)))
+                kinds.append(part.y.astype(np.intp) if stratified else np.zeros(len(part.y), np.intp))
+        self._rank(np.concatenate(keys), np.concatenate(kinds), n_classes, None)
+
+    def _do_hold_out(self, held: HeldOut) -> list[tuple[int, int, int, npt.NDArray[np.int64]]]:
+        """Part training rows from validation rows; returns each partition's number, its rows, those held out."""
+        facts = []
+        for (kind, i), part in list(self._rows.items()):
+            if kind != TRAIN:
+                continue
+            classes = part.y.astype(np.intp) if held.stratified else np.zeros(len(part.y), np.intp)
+            keys = _hashes(held.key, held.starts[i], len(part.y))
+            out = held.some[classes] & (keys <= held.limits[classes])
+            self._rows[TRAIN, i] = part.take(np.flatnonzero(~out))
+            self._rows[WATCH, i] = part.take(np.flatnonzero(out))
+            sizes = _class_sizes(part.y[~out], held.n_classes) if held.n_classes else np.zeros(0, np.int64)
+            facts.append((i, int((~out).sum()), int(out.sum()), sizes))
+        self._rows = dict(sorted(self._rows.items()))
+        return facts
+
+    def _do_weigh(self, by_class: FloatArray | None) -> list[tuple[Any, ...]]:
+        """Apply class weights.
+
+        Returns
+        -------
+        list of tuples
+            Of the given weights the largest, whether all are whole, their sum, and their sum as repetitions; `Scale`
+            of the weights with those of the classes.
+        """
+        facts: list[tuple[Any, ...]] = []
+        for (kind, _), part in self._rows.items():
+            if kind == TRAIN and len(part.y):
+                if by_class is not None:
+                    own = by_class[part.y.astype(np.intp)]
+                    part.weight = own if part.given is None else part.given * own
+                if part.weight is not None:
+                    given = part.given
+                    facts.append(
+                        (
+                            None if given is None else float(given.max()),
+                            given is not None and bool((given == np.floor(given)).all()),
+                            0.0 if given is None else float(given.sum()),
+                            0 if given is None else int(np.minimum(given, 65_535.0).sum()),
+                            Scale.of(part.weight, part.weight),
+                        )
+                    )
+        return facts
+
+    def _do_sample(
+        self, features: list[int], starts: dict[int, int], n_rows: int
+    ) -> list[tuple[int, list[FloatArray], FloatArray | None]]:
+        """Values of some features in the rows that bins are learned from, one array a feature."""
+        found = []
+        for (kind, i), part in self._rows.items():
+            if kind == TRAIN and part.table is not None:
+                rows = sample_rows(n_rows, starts[i], starts[i] + len(part.y))
+                weight = part.given if part.given is None or rows is None else part.given[rows]
+                found.append((i, [part.table.column(j, rows) for j in features], weight))
+        return found
+
+    # -- binned rows -------------------------------------------------------------------------------------------------
+
+    def _do_build(self, plan: Plan, trees: TreeEnsemble | None) -> npt.NDArray[np.uint64]:
+        """Bin all rows and let go of the tables; returns the content hashes of the features, shape (p,).
+
+        Parameters
+        ----------
+        trees : TreeEnsemble or None
+            Trees so far.
+        """
+        self._plan = plan
+        n_added = 0 if trees is None else trees.n_trees
+        bins, y, given, weight, raw = self._bin(TRAIN, trees)
+        counts = None
+        if plan.counted:
+            counts = np.minimum(given, 65_535).astype(np.uint16)
+        runs, at = [], 0
+        for (kind, i), part in self._rows.items():
+            if kind == TRAIN:
+                runs.append((at, plan.starts[i]))
+                at += len(part.y)
+        runs = runs or [(0, 0)]
+        shard = Shard(TrainingData(bins, y, weight, counts), raw, plan.layout, self._pool, runs, plan.weight_scale)
+        self._tree_rows = TreeRows(shard, plan.mapper, runs, n_added)
+        if any(kind == WATCH for kind, _ in self._rows):
+            watched = self._bin(WATCH, trees)
+            self._watched = WatchedRows(watched[0], watched[1], watched[2], watched[4], n_added)
+        n_hashed = sum(max(0, min(65_536 - number, last - first)) for (first, number), (last, _) in _pairs(runs, at))
+        return content_hash(bins, plan.mapper.column(), n_hashed, counts)
+
+    def _bin(self, which: str, trees: TreeEnsemble | None) -> tuple[Bins, FloatArray, Any, Any, FloatArray]:
+        """Bins, targets, given weights, weights and raw predictions of training or validation rows."""
+        mapper, base = self._plan.mapper, self._plan.base
+        chosen = [part for (kind, _), part in self._rows.items() if kind == which]
+        bins, raws = [], [np.empty((0, len(base)))]
+        for part in chosen:
+            if part.table is None:
+                continue
+            bins.append(mapper.transform(part.table, self._pool))
+            if trees is None:
+                raws.append(np.repeat(base[None], len(part.y), axis=0))
+            else:
+                raws.append(raw_predict(prepare(trees), base, part.table, 0, trees.n_trees, self._pool))
+            part.table = None
+        empty = mapper.transform(_NoRows(len(mapper.n_bins)), Pool(1))
+        narrow = np.concatenate([one.narrow for one in [empty, *bins]])
+        wide = np.concatenate([one.wide for one in [empty, *bins]])
+        joined = empty._replace(narrow=narrow, words=narrow.view(np.uint64), wide=wide)
+        filled = [part for part in chosen if len(part.y)]
+        y = np.concatenate([np.empty(0), *(part.y for part in filled)])
+        given = weight = None
+        if all(part.given is not None for part in filled):
+            given = np.concatenate([np.empty(0), *(part.given for part in filled)])
+        if self._plan.weight_scale is not None and which == TRAIN:
+            weight = np.concatenate([np.empty(0), *(part.weight for part in filled)])
+        return joined, y, given, weight, np.concatenate(raws)
+
+    # -- statistics --------------------------------------------------------------------------------------------------
+
+    def _columns(self, which: str) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+        """Targets, raw predictions and weights of all training or validation rows."""
+        if not hasattr(self, "_plan"):
+            parts = [part for (kind, _), part in self._rows.items() if kind == which and len(part.y)]
+            y = np.concatenate([np.empty(0), *(part.y for part in parts)])
+            weights = [part.weight for part in parts if part.weight is not None]
+            return y, y, np.concatenate(weights) if weights else None
+        if which == TRAIN:
+            shard = self._tree_rows.shard
+            return shard.data.y, _vector(shard.raw), shard.data.sample_weight
+        if not hasattr(self, "_watched"):
+            return np.empty(0), np.empty(0), None
+        return self._watched.y, _vector(self._watched.raw), self._watched.weight
+
+    def _do_scale(self, which: str, values: Values | None) -> Scale:
+        """Scale of values, or of the weights themselves if there are no values."""
+        y, raw, weight = self._columns(which)
+        if not len(y):
+            return Scale(0.0, 0.0)
+        if values is None:
+            return Scale.of(y if weight is None else weight, None)
+        return Scale.of(values(y, raw), weight)
+
+    def _do_units(self, which: str, values: Values | None, scale: Scale) -> int:
+        """Sum of values, or of the weights, in units of a scale."""
+        y, raw, weight = self._columns(which)
+        if not len(y):
+            return 0
+        if values is None:
+            return len(y) if weight is None else units_sum(weight, None, scale)
+        return units_sum(values(y, raw), weight, scale)
+
+    def _do_rank_values(self, which: str, values: Values, scale: Scale | None) -> None:
+        """Put values in order; a scale says that their weights count."""
+        y, raw, weight = self._columns(which)
+        found = values(y, raw) if len(y) else np.empty(0)
+        units = None
+        if scale is not None and weight is not None:
+            units = weight_units(weight, scale.heaviest, scale.whole)
+        self._rank(ordered_keys(found), np.zeros(len(found), np.intp), 1, units)
+
+    def _do_rank_residuals(self, paths: list[int], output: int) -> None:
+        """Put the residuals of leaves in order."""
+        residual, leaf, units = self._tree_rows.residuals(paths, output)
+        self._rank(ordered_keys(residual), leaf, len(paths), units)
+
+    def _rank(
+        self,
+        keys: npt.NDArray[np.uint64],
+        group: npt.NDArray[np.intp],
+        n_groups: int,
+        units: npt.NDArray[np.int64] | None,
+    ) -> None:
+        order = np.lexsort((keys, group))
+        ends = np.searchsorted(group[order], np.arange(n_groups + 1))
+        self._ranked = []
+        for begin, end in pairwise(ends.tolist()):
+            chosen = order[begin:end]
+            steps = np.ones(len(chosen), np.int64) if units is None else units[chosen]
+            self._ranked.append(Ranked(keys[chosen], np.concatenate([[0], np.cumsum(steps)])))
+
+    def _do_below(self, edges: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """Weight of each group's rows whose keys are at most these, shape (n_groups, n_edges)."""
+        return np.stack(
+            [
+                one.weight[np.searchsorted(one.keys, row, side="right")]
+                for one, row in zip(self._ranked, edges, strict=True)
+            ]
+        )
+
+    def _do_collect(self, which: str, what: str) -> list[tuple[int, Any]]:
+        """Targets, raw predictions or weights by partition, for metrics that need all rows at once."""
+        column = self._columns(which)[("y", "raw", "weight").index(what)]
+        found, at = [], 0
+        for (kind, i), part in self._rows.items():
+            if kind == which:
+                found.append((i, None if column is None else column[at : at + len(part.y)]))
+                at += len(part.y)
+        return found
+
+    # -- iterations --------------------------------------------------------------------------------------------------
+
+    def _do_gradients(self, loss: Loss | None) -> tuple[float, float]:
+        return self._tree_rows.gradients(loss or self._plan.loss)
+
+    def _do_begin_tree(self, *arguments: Any) -> Any:
+        return self._tree_rows.begin(*arguments)
+
+    def _do_pack(self, *arguments: Any) -> Any:
+        return self._tree_rows.shard.pack(*arguments)
+
+    def _do_histogram(self, path: int) -> Any:
+        return self._tree_rows.histogram(path)
+
+    def _do_split(self, *arguments: Any) -> Any:
+        return self._tree_rows.split(*arguments)
+
+    def _do_leaf_sums(self, *arguments: Any) -> Any:
+        return self._tree_rows.leaf_sums(*arguments)
+
+    def _do_add(self, *arguments: Any) -> None:
+        self._tree_rows.add(*arguments)
+
+    def _do_advance(self, trees: list[tuple[int, GrownTree]], features: npt.NDArray[np.void]) -> None:
+        """Add trees to the raw predictions of validation rows, those that they do not have yet."""
+        if hasattr(self, "_watched"):
+            watched = self._watched
+            for number, tree in trees:
+                if number == watched.n_added:
+                    self._walk(tree, features, watched.bins, watched.raw)
+                    watched.n_added += 1
+
+    def _do_rewind(self, n_trees: int, trees: list[tuple[int, GrownTree]], features: npt.NDArray[np.void]) -> None:
+        """Go back, or on, to the raw predictions of so many trees."""
+        rows = self._tree_rows
+        rows.rewind(n_trees)
+        for number, tree in trees:
+            if number == rows.n_added < n_trees:
+                self._walk(tree, features, rows.shard.bins, rows.shard.raw)
+                rows.n_added += 1
+        self._do_advance([(number, tree) for number, tree in trees if number < n_trees], features)
+
+    def _walk(self, grown: GrownTree, features: npt.NDArray[np.void], bins: Bins, raw: FloatArray) -> None:
+        flat, step = raw.reshape(-1), raw.shape[1]
+        tree = (bins, features, grown.node, grown.levels, grown.value, flat, grown.tree.output, step)
+        self._pool.run(add_tree, [(*tree, begin, end) for begin, end in self._pool.blocks(len(raw), BLOCK_ROWS)])
+
+    def _do_rest(self) -> list[int]:
+        """Bytes of the arrays that stay for the whole fit."""
+        return [self._tree_rows.nbytes()]
+
+
+class _NoRows:
+    """A table without rows."""
+
+    n_rows = 0
+
+    def __init__(self, n_features: int) -> None:
+        self.n_features = n_features
+
+    def block(self, start: int, stop: int) -> FloatArray:
+        return np.empty((0, self.n_features))
+
+    def column(self, j: int, rows: npt.NDArray[np.intp] | None = None) -> FloatArray:
+        return np.empty(0)
+
+
+def _hashes(key: np.uint64, start: int, n: int) -> npt.NDArray[np.uint64]:
+    keys = np.empty(n, np.uint64)
+    hash_rows(key, np.uint64(start), keys)
+    return keys
+
+
+def _class_sizes(y: FloatArray, n_classes: int) -> npt.NDArray[np.int64]:
+    return np.bincount(y.astype(np.intp), minlength=n_classes)
+
+
+def _vector(raw: FloatArray) -> FloatArray:
+    return raw[:, 0] if raw.shape[1] == 1 else raw
+
+
+def _pairs(runs: list[tuple[int, int]], end: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    return list(zip(runs, [*runs[1:], (end, 0)], strict=True))

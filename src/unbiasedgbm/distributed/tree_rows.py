@@ -1,0 +1,229 @@
+"""TreeRows: where the rows of a tree's nodes lie in one station's shard.
+
+Nodes are known by their paths: the root is 1, the children of p are 2p and 2p + 1. Nodes may be divided before it is
+certain that the tree divides them; the rows of such a node are those of its children.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from unbiasedgbm.binning import BinMapper
+from unbiasedgbm.distributed.kernels import answer_split, redraw_roles
+from unbiasedgbm.losses import Loss
+from unbiasedgbm.training.shard import Draw, Layout, Shard
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+# From so many (row, feature) pairs on, a node's rows are worth all threads; smaller nodes are done side by side.
+_POOL_PAIRS = 1_000_000
+
+# Which histograms of children are asked for.
+NEITHER, LEFT, RIGHT, BOTH = range(4)
+
+
+class Splits(NamedTuple):
+    """Splits of several nodes, asked for at once."""
+
+    paths: list[int]
+    rule: IntArray
+    """(m, 4) column, categorical, bin, missing_left of `partition.split_rows`."""
+    levels: npt.NDArray[np.uint64]
+    """(m, words) bins on the left of categorical splits."""
+    build: IntArray
+    """(m,) NEITHER, LEFT, RIGHT or BOTH."""
+    redraw: npt.NDArray[np.uint64] | None = None
+    """(m, 2) keys of the children's roles, where every node draws its own."""
+
+
+def used_cells(mapper: BinMapper, layout: Layout) -> npt.NDArray[np.intp]:
+    """Cells of a histogram that can hold anything: the bins of all features, role by role."""
+    one = np.concatenate(
+        [start + np.arange(n) for start, n in zip(mapper.offset().tolist(), mapper.n_bins.tolist(), strict=True)]
+    )
+    return np.concatenate([one + role * layout.hist_size for role in range(layout.n_roles)])
+
+
+class TreeRows:
+    """A shard, and the nodes that its rows are in.
+
+    Parameters
+    ----------
+    shard : Shard
+    mapper : BinMapper
+    runs : sequence of (first row here, its number among all rows)
+    n_added : int
+        Trees that the raw predictions hold.
+    """
+
+    def __init__(self, shard: Shard, mapper: BinMapper, runs: Sequence[tuple[int, int]], n_added: int) -> None:
+        self.shard, self.n_added = shard, n_added
+        self._used = used_cells(mapper, shard.layout)
+        self._runs = runs
+        self._n_features = len(mapper.n_bins)
+        self._begin: dict[int, int] = {}
+        self._count: dict[int, IntArray] = {}
+        self._start = (n_added, np.empty((0, 0)))
+
+    @cached_property
+    def _numbers(self) -> npt.NDArray[np.uint64]:
+        """Number of each row among all rows, shape (n,)."""
+        ends = [*(first for first, _ in self._runs[1:]), self.shard.n]
+        return np.concatenate(
+            [
+                np.arange(number, number + end - first, dtype=np.uint64)
+                for (first, number), end in zip(self._runs, ends, strict=True)
+            ]
+        )
+
+    def nbytes(self) -> int:
+        """Bytes of the arrays that stay for the whole fit."""
+        shard = self.shard
+        arrays = (
+            *(shard.bins.narrow, shard.bins.wide, shard.data.y, shard.weight, shard.counts, shard.raw, shard.roles),
+            *(shard.packed, shard.rows, shard.spare, shard.g, shard.h, self._start[1]),
+        )
+        return sum(array.nbytes for array in arrays)
+
+    # -- iterations --------------------------------------------------------------------------------------------------
+
+    def gradients(self, loss: Loss) -> tuple[float, float]:
+        """Derivatives at the start of an iteration."""
+        if self.shard.raw.shape[1] > 1:
+            # the trees of an iteration are added one by one, and if a worker is lost on the way all of them are undone
+            self._start = (self.n_added, self.shard.raw.copy())
+        return self.shard.block_gradients(loss)
+
+    def begin(self, draw: Draw, output: int, units: Sequence[float]) -> tuple[IntArray, IntArray]:
+        """Begin a tree; see `Shard.begin_tree`."""
+        counts, sums = self.shard.begin_tree(draw, output, units)
+        self._begin, self._count = {1: 0}, {1: counts}
+        return counts, sums
+
+    def add(self, paths: list[int], output: int, values: FloatArray) -> None:
+        """Add the leaves' values to the raw predictions of all their rows."""
+        ranges = [self._ranges(path, 4) for path in paths]
+        begin = np.array([begin for leaf in ranges for begin, _ in leaf], np.int64)
+        end = np.array([end for leaf in ranges for _, end in leaf], np.int64)
+        self.shard.add_ranges(begin, end, output, np.repeat(values, [len(leaf) for leaf in ranges]))
+        self.n_added += 1
+
+    def rewind(self, n_trees: int) -> None:
+        """Undo the trees of an iteration that was not finished."""
+        if self.n_added > n_trees:
+            self.n_added, raw = self._start
+            self.shard.raw[:] = raw
+
+    # -- nodes -------------------------------------------------------------------------------------------------------
+
+    def histogram(self, path: int) -> IntArray:
+        """Histogram of any node, its used cells."""
+        hist = np.zeros(self.shard.layout.n_roles * self.shard.layout.hist_size, np.int64)
+        self.shard.histogram(self._begin[path], self._count[path], hist)
+        return hist[self._used]
+
+    def split(self, splits: Splits) -> tuple[IntArray, IntArray]:
+        """Divide nodes and build the histograms asked for.
+
+        Returns
+        -------
+        counts : ndarray of shape (m, 2, 4), int64
+            Rows of each role in both children.
+        histograms : ndarray of shape (n_histograms, n_used), int64
+            In the order of the splits, left before right.
+        """
+        counts = np.zeros((len(splits.paths), 2, 4), np.int64)
+        n_built = [0, 1, 1, 2]
+        at = np.cumsum([0, *(n_built[kind] for kind in splits.build.tolist())])
+        histograms = np.zeros((int(at[-1]), len(self._used)), np.int64)
+        alone = self.shard.pool.n_threads == 1 or splits.redraw is not None
+        small = []
+        for k, path in enumerate(splits.paths):
+            task = (k, splits, counts[k], histograms[at[k] : at[k + 1]])
+            if alone or int(self._count[path].sum()) * self._n_features < _POOL_PAIRS:
+                small.append(task)
+            else:
+                self._split_pooled(*task)
+        self.shard.pool.run(self._split_alone, small)
+        for path, sides in zip(splits.paths, counts, strict=True):
+            begin = self._begin[path]
+            self._begin[2 * path], self._count[2 * path] = begin, sides[0]
+            self._begin[2 * path + 1], self._count[2 * path + 1] = begin + int(sides[0].sum()), sides[1]
+        return counts, histograms
+
+    def _split_alone(self, k: int, splits: Splits, sides: IntArray, histograms: IntArray) -> None:
+        """One split on one thread."""
+        shard, path, build = self.shard, splits.paths[k], int(splits.build[k])
+        n_roles, size = shard.layout.n_roles, shard.layout.hist_size
+        hist = np.zeros(2 * n_roles * size if build else 0, np.int64)
+        begin = self._begin[path]
+        answer_split(
+            *(shard.bins, shard.packed, shard.rows, shard.spare, *splits.rule[k].tolist(), splits.levels, k),
+            *(begin, self._count[path], sides, NEITHER if splits.redraw is not None else build, n_roles, size, hist),
+        )
+        if splits.redraw is None:
+            for place, side in enumerate(_built(build)):
+                histograms[place] = hist[side * n_roles * size :][self._used]
+            return
+        starts = (begin, begin + int(sides[0].sum()))
+        for side in (0, 1):
+            redraw_roles(
+                splits.redraw[k, side], shard.layout.share, shard.rows, self._numbers, starts[side], sides[side],
+                shard.spare,
+            )  # fmt: skip
+        self._histograms(build, starts, sides, histograms)
+
+    def _split_pooled(self, k: int, splits: Splits, sides: IntArray, histograms: IntArray) -> None:
+        """One split on all threads."""
+        shard, path = self.shard, splits.paths[k]
+        begin, count = self._begin[path], self._count[path]
+        sides[0] = shard.divide(begin, count, (shard.bins, *splits.rule[k].tolist(), splits.levels, k))
+        sides[1] = count - sides[0]
+        self._histograms(int(splits.build[k]), (begin, begin + int(sides[0].sum())), sides, histograms)
+
+    def _histograms(self, build: int, starts: tuple[int, int], sides: IntArray, histograms: IntArray) -> None:
+        layout = self.shard.layout
+        hist = np.zeros(layout.n_roles * layout.hist_size, np.int64)
+        for place, side in enumerate(_built(build)):
+            self.shard.histogram(starts[side], sides[side], hist)
+            histograms[place] = hist[self._used]
+
+    # -- leaves ------------------------------------------------------------------------------------------------------
+
+    def _ranges(self, path: int, n_roles: int) -> list[tuple[int, int]]:
+        """Where the rows of a node lie, those of its first roles."""
+        if 2 * path in self._begin:
+            return self._ranges(2 * path, n_roles) + self._ranges(2 * path + 1, n_roles)
+        begin = self._begin[path]
+        return [(begin, begin + int(self._count[path][:n_roles].sum()))]
+
+    def leaf_sums(self, paths: list[int], output: int, units: tuple[float, float]) -> IntArray:
+        """Σg and Σh of every leaf in fixed point, shape (n_leaves, 2)."""
+        ranges = [self._ranges(path, 3) for path in paths]
+        begin = np.array([begin for leaf in ranges for begin, _ in leaf], np.int64)
+        end = np.array([end for leaf in ranges for _, end in leaf], np.int64)
+        sums = self.shard.range_sums(begin, end, output, units)
+        sizes = np.array([len(leaf) for leaf in ranges])
+        return np.add.reduceat(sums, np.cumsum(sizes) - sizes)
+
+    def residuals(self, paths: list[int], output: int) -> tuple[FloatArray, npt.NDArray[np.intp], IntArray | None]:
+        """Residuals y − F of the rows of leaves, which leaf each is in, and their weights as whole numbers."""
+        shard = self.shard
+        pieces = [
+            (leaf, shard.rows[begin:end]) for leaf, path in enumerate(paths) for begin, end in self._ranges(path, 3)
+        ]
+        rows = np.concatenate([rows for _, rows in pieces])
+        leaf = np.repeat([leaf for leaf, _ in pieces], [len(rows) for _, rows in pieces])
+        units: Any = shard.weight_units
+        return shard.data.y[rows] - shard.raw[rows, output], leaf, None if units is None else units[rows]
+
+
+def _built(build: int) -> list[int]:
+    """Sides whose histograms are asked for."""
+    return [side for side in (0, 1) if (build >> side) & 1]

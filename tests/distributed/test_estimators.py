@@ -1,0 +1,121 @@
+"""Distributed estimators: parameters, lazy predictions, local copies, and what they refuse."""
+
+import inspect
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pytest
+from data import CUTS, UGLY, N, as_array, cut, frame, numbers, pair
+from sklearn.base import clone
+
+from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor, load_model
+from unbiasedgbm.callbacks import Checkpoint
+from unbiasedgbm.distributed import DaskUnbiasedGBMClassifier, DaskUnbiasedGBMRegressor
+
+
+@pytest.mark.parametrize(
+    ("local", "remote"),
+    [(UnbiasedGBMClassifier, DaskUnbiasedGBMClassifier), (UnbiasedGBMRegressor, DaskUnbiasedGBMRegressor)],
+)
+def test_signatures(local, remote):
+    assert inspect.signature(local) == inspect.signature(remote)
+    assert local().get_params() == remote().get_params()
+    ours, theirs = inspect.signature(remote.fit).parameters, inspect.signature(local.fit).parameters
+    assert list(ours) == [*theirs, "client"]
+    for name in ("predict", "predict_proba", "decision_function", "apply"):
+        if hasattr(local, name):
+            assert (
+                inspect.signature(getattr(local, name)).parameters.keys()
+                == inspect.signature(getattr(remote, name)).parameters.keys()
+            )
+
+
+def test_predictions_are_lazy_and_equal(client):
+    X, y = numbers()
+    local, remote = pair("classifier")
+    local.fit(X, np.digitize(y, [-1, 1]))
+    remote.fit(cut(X, UGLY), cut(np.digitize(y, [-1, 1]), UGLY))
+    for table in (as_array(X, UGLY), cut(X, UGLY), X):
+        for name in ("predict", "predict_proba", "decision_function", "apply"):
+            found = getattr(remote, name)(table)
+            assert isinstance(found, da.Array) == (table is not X)
+            expected = getattr(local, name)(X)
+            assert found.dtype == expected.dtype
+            np.testing.assert_array_equal(found.compute() if table is not X else found, expected)
+    lazy = remote.predict_proba(as_array(X, UGLY))
+    assert lazy.shape == (N, 3)
+    np.testing.assert_array_equal(
+        remote.predict(as_array(X, UGLY), n_iterations=2).compute(), local.predict(X, n_iterations=2)
+    )
+
+
+def test_predictions_of_frames(client):
+    table, y = frame()
+    local, remote = pair("regressor")
+    collection = dd.from_pandas(table, npartitions=3)
+    local.fit(table, y)
+    remote.fit(collection, cut(y, [len(part) for part in collection.partitions]))
+    np.testing.assert_array_equal(remote.predict(collection).compute(), local.predict(table))
+
+
+def test_to_local(client, tmp_path):
+    X, y = numbers()
+    remote = pair("classifier")[1].fit(cut(X, UGLY), cut(y > 0, UGLY))
+    local = remote.to_local()
+    assert type(local) is UnbiasedGBMClassifier
+    np.testing.assert_array_equal(local.predict_proba(X), remote.predict_proba(X))
+    remote.save_model(tmp_path / "model.json")
+    loaded = load_model(tmp_path / "model.json")
+    assert type(loaded) is UnbiasedGBMClassifier
+    np.testing.assert_array_equal(loaded.predict_proba(X), local.predict_proba(X))
+    assert not hasattr(clone(remote), "_model")
+    with pytest.raises(TypeError, match="to_local"):
+        next(iter(remote.staged_predict(X)))
+
+
+REFUSED = [
+    (lambda m, X, y: m.fit(cut(X, UGLY), cut(y, CUTS["two"])), "X has 7 partitions, but y has 2"),
+    (lambda m, X, y: m.fit(cut(X, UGLY), None), "requires y"),
+    (lambda m, X, y: m.fit(cut(X, UGLY), cut(y, UGLY), cut(y * 0, UGLY)), "sample_weight is zero in every row"),
+    (lambda m, X, y: m.fit(cut(X, UGLY), cut(y, UGLY), cut(y - 99, UGLY)), "sample_weight holds a negative value"),
+    (lambda m, X, y: m.fit(cut(X, CUTS["two"]), cut(y, (299, 121))), "inconsistent numbers of samples"),
+    (lambda m, X, y: m.fit(cut(X, UGLY), cut(np.where(y > 1, np.nan, y), UGLY)), "y contains NaN"),
+    (lambda m, X, y: m.fit(cut(X, UGLY), cut(np.where(y > 1, np.inf, y), UGLY)), "infinite"),
+    (lambda m, X, y: m.set_params(loss="gamma").fit(cut(X, UGLY), cut(y, UGLY)), "gamma"),
+    (lambda m, X, y: m.set_params(max_bins=1).fit(cut(X, UGLY), cut(y, UGLY)), "max_bins"),
+    (
+        lambda m, X, y: m.fit([*cut(X[:300], (300,)), *cut(X[300:, 1:], (120,))], cut(y, (300, 120))),
+        "different columns",
+    ),
+    (lambda m, X, y: m.fit(cut(X[:0], (0, 0)), cut(y[:0], (0, 0))), r"0 sample"),
+    (lambda m, X, y: m.fit(cut(X, UGLY), cut(y, UGLY), X_val=X), "y_val is None"),
+    (lambda m, X, y: m.fit(cut(X, UGLY), cut(y, UGLY), callbacks=[Checkpoint("nowhere.json")]), "Checkpoint"),
+    (lambda m, X, y: m.fit(da.from_array(X).sum(), cut(y, UGLY)), "Expected 2D array"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED, ids=[message for _, message in REFUSED])
+def test_refused(client, call, message):
+    X, y = numbers()
+    with pytest.raises(ValueError, match=message):
+        call(pair("regressor")[1], X, y)
+    assert_nothing_left(client)
+
+
+def assert_nothing_left(client):
+    """No task, no actor of ours is left on the cluster."""
+    import time
+
+    deadline = time.monotonic() + 20
+    while True:
+        left = client.run(_ours)
+        if not any(left.values()):
+            return
+        assert time.monotonic() < deadline, left
+        time.sleep(0.1)
+
+
+def _ours(dask_worker):
+    state = dask_worker.state
+    return [str(key) for key in [*state.actors, *state.tasks] if "unbiasedgbm" in str(key)]

@@ -65,6 +65,22 @@ class Loss:
         """`start` for rows that may lie anywhere."""
         raise NotImplementedError  # abstract
 
+    def _newton_start(self, rows: RowStatistics, start: FloatArray) -> FloatArray:
+        """Twenty Newton steps of a constant, shape (n_outputs,)."""
+        for _ in range(20):
+            sums = [
+                [rows.total(partial(self._at_constant, start, which, k)) for which in (0, 1)]
+                for k in range(self.n_outputs)
+            ]
+            start = start - [g / max(h, MIN_HESSIAN) for g, h in sums]
+        return start
+
+    def _at_constant(self, constant: FloatArray, which: int, output: int, y: FloatArray, raw: FloatArray) -> FloatArray:
+        """First (0) or second (1) derivative of one output where all raw predictions are a constant."""
+        shape = (len(y),) if self.n_outputs == 1 else (len(y), self.n_outputs)
+        found = self.gradients(y, np.broadcast_to(constant, shape).copy())[which]
+        return found if self.n_outputs == 1 else np.ascontiguousarray(found[:, output])
+
     def prepare(self, y: FloatArray, raw: FloatArray, sample_weight: FloatArray | None) -> None:
         """See all rows once before the gradients of an iteration are asked for in blocks."""
         self.prepare_over(RowStatistics(y, raw, sample_weight))
@@ -369,21 +385,8 @@ class CustomLoss(Loss):
         self.n_outputs = n_outputs
 
     def start_over(self, rows: RowStatistics) -> FloatArray:
-        """Newton steps of a constant from zero, at most 20."""
-        start = np.zeros(self.n_outputs)
-        for _ in range(20):
-            sums = [
-                [rows.total(partial(self._at_constant, start, which, k)) for which in (0, 1)]
-                for k in range(self.n_outputs)
-            ]
-            start = start - [g / max(h, MIN_HESSIAN) for g, h in sums]
-        return start
-
-    def _at_constant(self, constant: FloatArray, which: int, output: int, y: FloatArray, raw: FloatArray) -> FloatArray:
-        """First (0) or second (1) derivative of one output where all raw predictions are a constant."""
-        shape = (len(y),) if self.n_outputs == 1 else (len(y), self.n_outputs)
-        found = self.gradients(y, np.broadcast_to(constant, shape).copy())[which]
-        return found if self.n_outputs == 1 else np.ascontiguousarray(found[:, output])
+        """Newton steps of a constant from zero."""
+        return self._newton_start(rows, np.zeros(self.n_outputs))
 
     def gradients(self, y: FloatArray, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Call the user's function and check what it returned."""

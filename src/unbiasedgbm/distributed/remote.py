@@ -250,7 +250,8 @@ class RemoteRows:
         if self._parameters.role_draw == "node":
             children = int(memory.state[N_NODES]) + np.arange(2, dtype=np.uint64)
             redraw = (self._draw_key ^ children)[None]
-        splits = Splits(paths, np.ascontiguousarray(rule), memory.nodes.levels[chosen], build, redraw)
+        levels = None if memory.levels is None else memory.levels[chosen]
+        splits = Splits(paths, np.ascontiguousarray(rule), levels, build, redraw)
         counts, histograms = self.ask(("split", (splits,)))[0]
         at = 0
         for path, sides, kind in zip(paths, counts, build.tolist(), strict=True):
@@ -289,7 +290,7 @@ class RemoteRows:
 
     def _smaller_side(self, memory: Workspace, node: int) -> int:
         """The child with the smaller hessian, as its parent's histogram says; both where there is none."""
-        record, nodes = memory.nodes.node[node], memory.nodes
+        record = memory.nodes.node[node]
         if self._paths[node] not in self._hists or int(record["slot"]) < 0:
             return BOTH
         feature = memory.features[int(record["feature"])]
@@ -298,8 +299,8 @@ class RemoteRows:
         cells = hist.reshape(memory.n_roles, -1)[:, int(feature["offset"]) :][:, :n_bins]
         hessian = ((cells & ((1 << G_SHIFT) - 1)) >> self._count_bits).sum(axis=0)
         bins = np.arange(n_bins)
-        if feature["categorical"]:
-            left = (nodes.levels[node, bins >> 6] >> (bins & 63).astype(np.uint64)) & np.uint64(1) != 0
+        if memory.levels is not None and feature["categorical"]:
+            left = (memory.levels[node, bins >> 6] >> (bins & 63).astype(np.uint64)) & np.uint64(1) != 0
         else:
             left = bins <= int(record["bin"])
             left[0] = record["missing_left"] != 0

@@ -34,8 +34,8 @@ class Splits(NamedTuple):
     paths: list[int]
     rule: IntArray
     """(m, 4) column, categorical, bin, missing_left of `partition.split_rows`."""
-    levels: npt.NDArray[np.uint64]
-    """(m, words) bins on the left of categorical splits."""
+    levels: npt.NDArray[np.uint64] | None
+    """(m, words) bins on the left of categorical splits; None for a table without categories."""
     build: IntArray
     """(m,) NEITHER, LEFT, RIGHT or BOTH."""
     redraw: npt.NDArray[np.uint64] | None = None

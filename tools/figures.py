@@ -118,7 +118,7 @@ def a_rows_way() -> str:
         _text(688, 32, "Afterwards", "ink title"),
         '<rect class="loop" x="446" y="42" width="204" height="206" rx="8" stroke-dasharray="5 4"/>',
         _text(338, 276, "next tree", "soft"),
-        _text(556, 276, "training/grower.py", "noise code"),
+        _text(540, 276, "training/grower.py", "noise code", "end"),
     ]
     for x, y, width, name, what in _BOXES:
         parts += [

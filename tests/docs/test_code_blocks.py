@@ -79,7 +79,7 @@ def check_command(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     checks = {
         "unbiasedgbm": run_ours, "make": check_make, "pip": check_pip, "experiments": check_study,
         "pytest": check_pytest, "benchmarks": check_benchmarks, "tools": check_tools, "script": check_script,
-        "git": check_git, "cd": lambda words, monkeypatch: None,
+        "git": check_git, ".": check_activate, "cd": lambda words, monkeypatch: None,
     }  # fmt: skip
     assert words[0] in checks, f"nothing checks {command!r}"
     checks[words[0]](words[1:], monkeypatch)
@@ -136,6 +136,11 @@ def check_tools(words, monkeypatch):
 def check_script(words, monkeypatch):
     path = ROOT / words[0]
     compile(path.read_text("utf-8"), words[0], "exec")
+
+
+def check_activate(words, monkeypatch):
+    assert words == [".venv/bin/activate"]
+    assert "VENV   ?= .venv" in (ROOT / "Makefile").read_text()
 
 
 def check_git(words, monkeypatch):

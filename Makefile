@@ -3,17 +3,27 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+SMALL  := $(VENV)/.small
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test lint bench figures docs clean
 
-$(STAMP): pyproject.toml
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	@echo "installing unbiasedgbm and what its extras need into $(VENV) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[all,dev]'
+$(BIN)/python:
+	@$(PYTHON) -m venv $(VENV)
+	@$(INSTALL) --upgrade pip
+
+# What the demo and the code in the README need; all the rest is several times as much.
+$(SMALL): pyproject.toml | $(BIN)/python
+	@echo "installing unbiasedgbm with XGBoost, LightGBM and CatBoost into $(VENV) ..."
+	@$(INSTALL) -e '.[boosters,plot,cli]'
 	@touch $@
 
-demo: $(STAMP)  ## the problem and the remedy, on data that ships with the install
+$(STAMP): pyproject.toml | $(BIN)/python
+	@echo "installing unbiasedgbm and what its extras need into $(VENV) ..."
+	@$(INSTALL) -e '.[all,dev]'
+	@touch $@
+
+demo: $(if $(wildcard $(STAMP)),$(STAMP),$(SMALL))  ## the problem and the remedy, on data that ships with the install
 	@$(BIN)/python -m unbiasedgbm demo
 
 test: $(STAMP)  ## lint, types, tests

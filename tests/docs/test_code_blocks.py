@@ -60,6 +60,14 @@ def test_targets_and_extras_named_in_prose_exist():
             assert set(extras.split(",")) <= set(EXTRAS), f"{name_of(page)}: [{extras}]"
 
 
+def test_the_readme_begins_with_two_short_blocks():
+    first, second = [
+        block.code for block in blocks((ROOT / "README.md").read_text("utf-8")) if block.language == "python"
+    ]
+    for code in (first, second):
+        assert len([line for line in code.splitlines() if line]) <= 10
+
+
 def test_the_readme_lists_all_extras():
     table = (ROOT / "README.md").read_text("utf-8").partition("| extra |")[2].partition("\n\n")[0]
     assert set(re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", table, re.M)) >= {"`plot`", "`all`, `dev`"}

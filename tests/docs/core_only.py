@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import subprocess
 import sys
@@ -75,6 +76,7 @@ expect("'unbiasedgbm[export]'", to_onnx, model)
 expect("'unbiasedgbm[export]'", to_treelite, model)
 expect("'unbiasedgbm[cli]'", lambda: model.fit(X, y, callbacks=[ProgressBar()]))
 expect("'unbiasedgbm[tune]'", OptunaPruning(None).after_iteration, TrainingState(1, 2))
+expect("'unbiasedgbm[dask]'", importlib.import_module, "unbiasedgbm.distributed")
 expect("pandas", result.to_frame)
 expect("pandas", to_frame, model)
 told = subprocess.run([sys.executable, "-m", "unbiasedgbm", "demo"], capture_output=True, text=True)

@@ -98,7 +98,7 @@ def check_core(interpreter: Path, tmp_path: Path) -> None:
     assert f"version {unbiasedgbm.__version__}" in seen
     for words in ("training works", "importance works", "report works"):
         assert words in seen
-    extras = {"plot", "shap", "export", "cli", "tune"}
+    extras = {"plot", "shap", "export", "cli", "tune", "dask"}
     assert extras == {extra for extra in extras if f"pip install 'unbiasedgbm[{extra}]'" in seen}
 
 

@@ -71,6 +71,11 @@ class Crew:
         Threads of a station; None for those of its worker.
     """
 
+    n_asked: int
+    """Questions so far."""
+    n_bytes: int
+    """Bytes of the answers, each counted once for every station that sent it on."""
+
     def __init__(self, client: Client, parts: dict[PartName, Delayed], n_jobs: int | None) -> None:
         self.client = client
         self.epoch = 0
@@ -92,8 +97,10 @@ class Crew:
         """Ask stations, all by default, and merge their answers."""
         asked = list(self.members if members is None else members)
         first, below = asked[0], _tree(asked)
+        answers: list[Any] = self._result(first.actor.answer(self.epoch, list(steps), below))
         self.n_asked += 1
-        return self._result(first.actor.answer(self.epoch, list(steps), below))
+        self.n_bytes += len(asked) * _size(answers)
+        return answers
 
     def edges(self, features: Sequence[int], arguments: tuple[Any, ...]) -> list[Any]:
         """Bin edges of features, a share of them on every station."""
@@ -268,6 +275,13 @@ def _check(deadline: float | None) -> None:
             f"A worker was lost, and its partitions were not on other workers within {recovery_timeout():g} s "
             "(unbiasedgbm.recovery-timeout of Dask's configuration)."
         )
+
+
+def _size(answer: Any) -> int:
+    """Bytes of the arrays in an answer."""
+    if isinstance(answer, list | tuple):
+        return sum(map(_size, answer))
+    return int(getattr(answer, "nbytes", 0))
 
 
 def _addresses(members: Sequence[Member]) -> Below:

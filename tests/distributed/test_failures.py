@@ -1,0 +1,167 @@
+"""Lost workers, interrupts, and several fits at once: the same model, or a clear error; never a hang."""
+
+import os
+import signal
+import threading
+import time
+
+import dask
+import numpy as np
+import pytest
+from conftest import start
+from data import CUTS, UGLY, assert_same_file, cut, frame, numbers, pair
+from distributed import Client
+from test_estimators import assert_nothing_left
+
+from unbiasedgbm.callbacks import BaseCallback
+from unbiasedgbm.distributed.crew import Crew
+from unbiasedgbm.exceptions import InterruptedWarning
+
+
+@pytest.fixture
+def own_client(compiled):
+    """A cluster that a test may break."""
+    with start(2) as cluster, Client(cluster) as client:
+        yield client
+
+
+class Kill(BaseCallback):
+    """Kills a worker that holds rows, in the middle of an iteration."""
+
+    def __init__(self, client, iteration):
+        self.client, self.iteration, self.killed = client, iteration, []
+
+    def before_iteration(self, state):
+        if state.iteration == self.iteration and not self.killed:
+            holders = [address for address, found in self.client.run(_actors).items() if found]
+            pids = self.client.run(os.getpid, workers=holders[-1:])
+            self.killed += pids.values()
+            # a moment later: while the grower asks
+            threading.Timer(0.02, os.kill, (next(iter(pids.values())), signal.SIGKILL)).start()
+
+
+def _actors(dask_worker):
+    return [str(key) for key in dask_worker.state.actors]
+
+
+@pytest.mark.parametrize("kind", ["regressor", "classifier"])
+def test_a_lost_worker(own_client, tmp_path, kind):
+    """Its partitions are computed again elsewhere, and the model is the same: several trees an iteration, too."""
+    table, y = frame()
+    y = np.digitize(y, [1, 3]) if kind == "classifier" else y
+    options = {"n_estimators": 12, "early_stopping": True, "n_iter_no_change": 12}
+    local, remote = pair(kind, **options)
+    local.fit(table, y)
+    kill = Kill(own_client, 5)
+    remote.fit(cut(table, CUTS["seven"]), cut(y, CUTS["seven"]), callbacks=[kill])
+    assert len(kill.killed) == 1
+    assert_same_file(local, remote, tmp_path)
+
+
+def test_rows_that_cannot_be_computed_again(own_client):
+    """An error that says so, within the time that is set."""
+    X, y = numbers()
+    workers = list(own_client.nthreads())
+    tables = [own_client.scatter(X[k::2], workers=[worker]) for k, worker in zip((0, 1), workers, strict=True)]
+    parts = [dask.delayed(table) for table in tables]
+    kill = Kill(own_client, 2)
+    begin = time.monotonic()
+    with (
+        dask.config.set({"unbiasedgbm.recovery-timeout": 15}),
+        pytest.raises(RuntimeError, match="worker was lost"),
+    ):
+        pair("regressor", n_estimators=2000)[1].fit(
+            parts, [dask.delayed(y[0::2]), dask.delayed(y[1::2])], callbacks=[kill]
+        )
+    assert kill.killed
+    assert time.monotonic() - begin < 90
+
+
+def test_two_fits_at_once(client, tmp_path):
+    X, y = numbers()
+    table, target = frame()
+    local = [
+        pair("classifier", n_estimators=15)[0].fit(X, y > 0),
+        pair("regressor", n_estimators=15)[0].fit(table, target),
+    ]
+    remote = [pair("classifier", n_estimators=15)[1], pair("regressor", n_estimators=15)[1]]
+    errors = []
+
+    def fit(model, X, y, cuts):
+        try:
+            model.fit(cut(X, cuts), cut(y, cuts), client=client)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [
+        threading.Thread(target=fit, args=arguments)
+        for arguments in ((remote[0], X, y > 0, UGLY), (remote[1], table, target, CUTS["seven"]))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not errors
+    for one, other in zip(local, remote, strict=True):
+        assert_same_file(one, other, tmp_path)
+    assert_nothing_left(client)
+
+
+class Interrupt(BaseCallback):
+    """Ctrl-C, a moment after an iteration has begun."""
+
+    def before_iteration(self, state):
+        if state.iteration == 3:
+            threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
+
+
+def test_interrupt(client):
+    """The iterations before it are kept, and the cluster is left with nothing to do."""
+    X, y = numbers()
+    local, remote = pair("regressor", n_estimators=3000, num_leaves=31, min_split_gain=-np.inf)
+    with pytest.warns(InterruptedWarning, match="interrupted after"):
+        remote.fit(cut(X, UGLY), cut(y, UGLY), callbacks=[Interrupt()])
+    assert 3 <= remote.n_iter_ < 3000
+    assert_nothing_left(client)
+    local.set_params(n_estimators=remote.n_iter_).fit(X, y)
+    np.testing.assert_array_equal(local.predict(X), remote.predict(X))
+
+
+def test_interrupt_before_training(client):
+    """Rows that are still being loaded are given up, too."""
+
+    def slowly():
+        time.sleep(5)
+
+    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        pair("regressor")[1].fit([dask.delayed(slowly)()], [dask.delayed(np.arange(3))])
+    deadline = time.monotonic() + 20
+    while any(client.processing().values()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def test_memory_and_traffic_are_those_of_a_share(client, monkeypatch):
+    """What stations keep grows with their rows, and answers do not grow with rows at all."""
+    seen = {}
+    for n in (2_000, 20_000):
+        X, y = numbers(n)
+        asked = []
+        original = Crew.close
+
+        def look(crew, asked=asked, original=original):
+            if crew.members:
+                asked.append((crew.ask([("rest", ())])[0], crew.n_bytes))
+            original(crew)
+
+        monkeypatch.setattr(Crew, "close", look)
+        cuts = (n // 4,) * 4
+        pair("regressor", n_estimators=3, min_split_gain=-np.inf)[1].fit(cut(X, cuts), cut(y, cuts))
+        seen[n] = asked[0]
+        monkeypatch.undo()
+    small, large = seen[2_000], seen[20_000]
+    assert max(large[0]) < 0.6 * sum(large[0])
+    assert 8 < sum(large[0]) / sum(small[0]) < 12
+    assert 0 < large[1] < 1.5 * small[1]

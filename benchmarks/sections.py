@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.distributed import distributed
 from benchmarks.peers import OURS, PEERS, Size, make_table
 from benchmarks.timing import alternate, ratios, thread_limit
 
@@ -73,6 +74,7 @@ def predict(repeats: int, peers: list[str]) -> Iterator[Row]:
 
 _PEAK = """
 import json, sys, threading, time, psutil
+from benchmarks.distributed import distributed
 from benchmarks.peers import OURS, PEERS, Size, make_table
 name, size = sys.argv[1], Size(**json.loads(sys.argv[2]))
 X, y = make_table(size.rows, size.features)
@@ -156,4 +158,6 @@ def scaling(repeats: int, peers: list[str]) -> Iterator[Row]:
             yield {"section": "scaling", "axis": axis, "model": name, "growth": growth}
 
 
-SECTIONS = {"fit": fit, "predict": predict, "memory": memory, "cold": cold, "scaling": scaling}
+SECTIONS = {
+    "fit": fit, "predict": predict, "memory": memory, "cold": cold, "scaling": scaling, "distributed": distributed,
+}  # fmt: skip

@@ -14,7 +14,6 @@ from distributed import Client
 from test_estimators import assert_nothing_left
 
 from unbiasedgbm.callbacks import BaseCallback
-from unbiasedgbm.distributed.crew import Crew
 from unbiasedgbm.exceptions import InterruptedWarning
 
 
@@ -143,25 +142,18 @@ def test_interrupt_before_training(client):
         time.sleep(0.1)
 
 
-def test_memory_and_traffic_are_those_of_a_share(client, monkeypatch):
+def test_memory_and_traffic_are_those_of_a_share(client):
     """What stations keep grows with their rows, and answers do not grow with rows at all."""
     seen = {}
     for n in (2_000, 20_000):
         X, y = numbers(n)
-        asked = []
-        original = Crew.close
-
-        def look(crew, asked=asked, original=original):
-            if crew.members:
-                asked.append((crew.ask([("rest", ())])[0], crew.n_bytes))
-            original(crew)
-
-        monkeypatch.setattr(Crew, "close", look)
         cuts = (n // 4,) * 4
-        pair("regressor", n_estimators=3, min_split_gain=-np.inf)[1].fit(cut(X, cuts), cut(y, cuts))
-        seen[n] = asked[0]
-        monkeypatch.undo()
+        remote = pair("regressor", n_estimators=3, min_split_gain=-np.inf)[1].fit(cut(X, cuts), cut(y, cuts))
+        seen[n] = remote.traffic_
     small, large = seen[2_000], seen[20_000]
-    assert max(large[0]) < 0.6 * sum(large[0])
-    assert 8 < sum(large[0]) / sum(small[0]) < 12
-    assert 0 < large[1] < 1.5 * small[1]
+    assert max(large.kept) < 0.6 * sum(large.kept)
+    assert 9 < sum(large.kept) / sum(small.kept) < 11
+    # bins, target, raw prediction, role, packed gradient, two row numbers, two derivatives
+    assert sum(large.kept) == 20_000 * (8 + 8 + 8 + 1 + 8 + 4 + 4 + 4 + 4)
+    assert 0 < large.n_bytes < 1.5 * small.n_bytes
+    assert 3 * 4 < large.questions < 3 * 20

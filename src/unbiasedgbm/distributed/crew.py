@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import dask
 from dask.delayed import Delayed
@@ -33,6 +33,17 @@ class WorkerLostError(RuntimeError):
 def recovery_timeout() -> float:
     """Seconds until lost partitions must be on other workers: ``unbiasedgbm.recovery-timeout`` of Dask's config."""
     return float(dask.config.get("unbiasedgbm.recovery-timeout", 300.0))
+
+
+class Traffic(NamedTuple):
+    """What a fit cost the cluster, beyond its work."""
+
+    questions: int
+    """Round trips."""
+    n_bytes: int
+    """Bytes of all answers, from all stations."""
+    kept: list[int]
+    """Bytes of the training rows on each station."""
 
 
 @dataclass
@@ -75,12 +86,15 @@ class Crew:
     """Questions so far."""
     n_bytes: int
     """Bytes of the answers, each counted once for every station that sent it on."""
+    kept: list[int]
+    """Bytes of the training rows on each station, once they are binned."""
 
     def __init__(self, client: Client, parts: dict[PartName, Delayed], n_jobs: int | None) -> None:
         self.client = client
         self.epoch = 0
         self.n_asked = 0
         self.n_bytes = 0
+        self.kept = []
         self._parts, self._n_jobs = parts, n_jobs
         self._name = f"unbiasedgbm-{uuid.uuid4().hex}"
         self._futures: list[Future] = []
@@ -90,6 +104,11 @@ class Crew:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def traffic(self) -> Traffic:
+        """What this fit has cost so far."""
+        return Traffic(self.n_asked, self.n_bytes, self.kept)
 
     # -- asking ------------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from distributed import Client, get_client
 from sklearn.utils.validation import check_is_fitted
 
 from unbiasedgbm.callbacks import Callback
-from unbiasedgbm.distributed.crew import Crew, WorkerLostError
+from unbiasedgbm.distributed.crew import Crew, Traffic, WorkerLostError
 from unbiasedgbm.distributed.inputs import partitions, pieces
 from unbiasedgbm.distributed.setup import SetUp
 from unbiasedgbm.distributed.station import TRAIN, WATCH
@@ -32,6 +32,7 @@ class _OnACluster:
     """What the distributed classifier and regressor share."""
 
     _local: type[Any]
+    traffic_: Traffic
 
     def fit(
         self,
@@ -72,13 +73,16 @@ class _OnACluster:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         stops = self._stops_early(X_val)  # type: ignore[attr-defined]
         given = (X, y, sample_weight, X_val, y_val, sample_weight_val)
-        set_up = partial(self._set_up_on, client or get_client(), given, stops)
+        crews: list[Crew] = []
+        set_up = partial(self._set_up_on, client or get_client(), crews, given, stops)
         trained: Self = self._train(set_up, init_model, callbacks, stops)  # type: ignore[attr-defined]
+        self.traffic_ = crews[-1].traffic
         return trained
 
     def _set_up_on(
         self,
         client: Client,
+        crews: list[Crew],
         given: tuple[Any, ...],
         stops: bool,
         before: FittedModel | None,
@@ -97,6 +101,7 @@ class _OnACluster:
             parts |= {(WATCH, i): part for i, part in enumerate(watched)}
         for attempt in range(_ATTEMPTS):
             crew = Crew(client, parts, self.n_jobs)  # type: ignore[attr-defined]
+            crews.append(crew)
             try:
                 return SetUp(self, crew, before, seed).run(
                     stops, X_val is not None, sample_weight_val is not None, pool
@@ -169,6 +174,8 @@ class DaskUnbiasedGBMClassifier(_OnACluster, UnbiasedGBMClassifier):
     ----------
     classes_, feature_importances_, ensemble_, split_rule_, n_iter_, best_iteration_, history_
         See `UnbiasedGBMClassifier`.
+    traffic_ : Traffic
+        Round trips, bytes of answers, and bytes of training rows on each station of the last fit.
     """
 
     _local = UnbiasedGBMClassifier
@@ -196,6 +203,8 @@ class DaskUnbiasedGBMRegressor(_OnACluster, UnbiasedGBMRegressor):
     ----------
     feature_importances_, ensemble_, split_rule_, n_iter_, best_iteration_, history_
         See `UnbiasedGBMClassifier`.
+    traffic_ : Traffic
+        Round trips, bytes of answers, and bytes of training rows on each station of the last fit.
     """
 
     _local = UnbiasedGBMRegressor

@@ -75,8 +75,8 @@ class SetUp:
         mapper = self._learn_bins(schema, facts.n)
         layout = make_layout(parameters, mapper)
         plan = Plan(mapper, layout, loss, self._starts(), facts.counted, scale, base)
-        content = self.crew.ask([*self.script, ("build", (plan, trees))][-1:])[0] ^ mapper.edge_hash()
-        features = make_features(mapper, constraints.monotone, content)
+        content, self.crew.kept = self.crew.ask([("build", (plan, trees))])[0]
+        features = make_features(mapper, constraints.monotone, content ^ mapper.edge_hash())
         for member in self.crew.members:
             member.loaded = True
         rows = RemoteRows(self.crew, facts, plan, self.script, features, parameters, trees)

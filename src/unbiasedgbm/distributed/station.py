@@ -201,7 +201,7 @@ MERGE: dict[str, Callable[[Any, Any], Any]] = {
     "units": operator.add,
     "collect": operator.add,
     "sample": operator.add,
-    "build": operator.add,
+    "build": _add,
     "gradients": _largest,
     "begin_tree": _add,
     "pack": operator.add,
@@ -211,7 +211,6 @@ MERGE: dict[str, Callable[[Any, Any], Any]] = {
     "add": _nothing,
     "advance": _nothing,
     "rewind": _nothing,
-    "rest": operator.add,
 }
 """How the answers of two stations become one."""
 
@@ -407,13 +406,20 @@ class Station:
 
     # -- binned rows -------------------------------------------------------------------------------------------------
 
-    def _do_build(self, plan: Plan, trees: TreeEnsemble | None) -> npt.NDArray[np.uint64]:
-        """Bin all rows and let go of the tables; returns the content hashes of the features, shape (p,).
+    def _do_build(self, plan: Plan, trees: TreeEnsemble | None) -> tuple[npt.NDArray[np.uint64], list[int]]:
+        """Bin all rows and let go of the tables.
 
         Parameters
         ----------
         trees : TreeEnsemble or None
             Trees so far.
+
+        Returns
+        -------
+        content : ndarray of shape (p,), uint64
+            Content hashes of the features.
+        kept : list of int
+            Bytes that the training rows take from here on.
         """
         self._plan = plan
         n_added = 0 if trees is None else trees.n_trees
@@ -433,7 +439,7 @@ class Station:
             watched = self._bin(WATCH, trees)
             self._watched = WatchedRows(watched[0], watched[1], watched[2], watched[4], n_added)
         n_hashed = sum(max(0, min(65_536 - number, last - first)) for (first, number), (last, _) in _pairs(runs, at))
-        return content_hash(bins, plan.mapper.column(), n_hashed, counts)
+        return content_hash(bins, plan.mapper.column(), n_hashed, counts), [self._tree_rows.nbytes()]
 
     def _bin(self, which: str, trees: TreeEnsemble | None) -> tuple[Bins, FloatArray, Any, Any, FloatArray]:
         """Bins, targets, given weights, weights and raw predictions of training or validation rows."""
@@ -590,10 +596,6 @@ class Station:
         flat, step = raw.reshape(-1), raw.shape[1]
         tree = (bins, features, grown.node, grown.levels, grown.value, flat, grown.tree.output, step)
         self._pool.run(add_tree, [(*tree, begin, end) for begin, end in self._pool.blocks(len(raw), BLOCK_ROWS)])
-
-    def _do_rest(self) -> list[int]:
-        """Bytes of the arrays that stay for the whole fit."""
-        return [self._tree_rows.nbytes()]
 
 
 class _NoRows:

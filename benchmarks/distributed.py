@@ -1,0 +1,102 @@
+"""A fit on a cluster of this machine's own processes: against a local fit with as many threads, and at larger sizes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from benchmarks.peers import Size, make_table
+from benchmarks.timing import alternate, ratios
+
+Row = dict[str, Any]
+
+_WORKERS = 2
+_PARTS = 8
+
+# What must hold against a local fit with the same total threads.
+_COMPARED = Size(1_000_000, 28, leaves=31, trees=30, threads=_WORKERS)
+_GOAL = 1.5
+_LARGER = (Size(4_000_000, 28, trees=10, threads=_WORKERS), Size(10_000_000, 28, trees=10, threads=_WORKERS))
+
+
+def _part(rows: int, features: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """One partition: so many rows, with a seed of its own."""
+    return make_table(rows, features, seed=k)
+
+
+def _cpu() -> float:
+    """Processor seconds of this process so far."""
+    times = os.times()
+    return times.user + times.system
+
+
+def _collections(client: Any, size: Size) -> tuple[Any, Any]:
+    """Table and target on the workers, in partitions that were made there."""
+    import dask.array as da
+    from dask import delayed
+
+    n = size.rows // _PARTS
+    parts = [delayed(_part)(n, size.features, k) for k in range(_PARTS)]
+    X = [da.from_delayed(part[0], (n, size.features), np.float64) for part in parts]
+    y = [da.from_delayed(part[1], (n,), np.int64) for part in parts]
+    return client.persist([da.concatenate(X), da.concatenate(y)])
+
+
+def distributed(repeats: int, peers: list[str]) -> Iterator[Row]:
+    """Time, processor time, round trips, traffic and memory of distributed fits."""
+    from distributed import Client, LocalCluster, wait
+
+    from unbiasedgbm import UnbiasedGBMClassifier
+    from unbiasedgbm.distributed import DaskUnbiasedGBMClassifier
+
+    def parameters(size: Size) -> Row:
+        return {
+            "n_estimators": size.trees, "num_leaves": size.leaves, "max_bins": size.bins, "learning_rate": 0.1,
+            "min_split_gain": -np.inf,
+        }  # fmt: skip
+
+    with (
+        LocalCluster(_WORKERS, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        for size in (_COMPARED, *_LARGER):
+            X, y = _collections(client, size)
+            wait([X, y])
+            remote = DaskUnbiasedGBMClassifier(**parameters(size))
+            DaskUnbiasedGBMClassifier(n_estimators=2).fit(X[:20_000], y[:20_000])  # compiles, wakes
+            calls = {"distributed": partial(remote.fit, X, y)}
+            if size == _COMPARED:
+                table = (X.compute(), y.compute())
+                local = UnbiasedGBMClassifier(**parameters(size), n_jobs=size.threads)
+                UnbiasedGBMClassifier(n_estimators=2, n_jobs=size.threads).fit(table[0][:20_000], table[1][:20_000])
+                calls["local"] = partial(local.fit, *table)
+            before, own = sum(client.run(_cpu).values()), _cpu()
+            alternate({"distributed": calls["distributed"]}, 1)
+            cpu = {"workers": sum(client.run(_cpu).values()) - before, "client": _cpu() - own}
+            if "local" in calls:
+                own = _cpu()
+                calls["local"]()
+                cpu["local"] = _cpu() - own
+            seconds = alternate(calls, repeats if size == _COMPARED else 1)
+            row = {
+                **vars(size),
+                "section": "distributed",
+                "model": "DaskUnbiasedGBM",
+                "workers": _WORKERS,
+                "seconds": {name: float(np.median(times)) for name, times in seconds.items()},
+                "cpu_seconds": cpu,
+                "rounds_a_tree": remote.traffic_.questions / size.trees,
+                "bytes_a_tree_and_worker": remote.traffic_.n_bytes / size.trees / len(remote.traffic_.kept),
+                "bytes_a_row": sum(remote.traffic_.kept) / size.rows,
+                "largest_share": max(remote.traffic_.kept) / sum(remote.traffic_.kept),
+                "load": os.getloadavg()[0],
+            }
+            if "local" in calls:
+                row |= {"goal": _GOAL, "against": "local", "ratio": ratios(seconds, "distributed")}
+                row["same_model"] = bool(np.array_equal(local.ensemble_.value, remote.ensemble_.value))
+            yield row
+            del X, y

@@ -20,10 +20,8 @@ def show(row: dict[str, Any]) -> None:
     if "ratio" in row:
         what = f"{row['rows']:,} x {row['features']}, {row['leaves']} leaves, {row['threads']} threads"
         parts = ", ".join(f"{ratio:.2f} of {name}" for name, ratio in row["ratio"].items())
-        print(
-            f"{row['section']:8} {what:44} {row['model']:22} {parts}  (goal {row['goal']} of {row.get('against', 'LightGBM')})",
-            flush=True,
-        )
+        goal = f"goal {row['goal']} of {row.get('against', 'LightGBM')}"
+        print(f"{row['section']:8} {what:44} {row['model']:22} {parts}  ({goal})", flush=True)
     else:
         rest = {key: value for key, value in row.items() if key != "section"}
         print(f"{row['section']:8} {rest}", flush=True)

@@ -211,6 +211,88 @@ def versions() -> str:
 # -- importance ------------------------------------------------------------------------------------------------------
 
 
+# -- cluster ---------------------------------------------------------------------------------------------------------
+
+
+def _share(row: dict[str, Any]) -> str:
+    if "ratio" not in row:
+        return "–"
+    return f"{row['ratio']['local']:.2f} (goal {row['goal']})"
+
+
+@generated
+def distributed() -> str:
+    """Time, traffic and memory of distributed fits."""
+    rows = [
+        [
+            f"{row['rows']:,} × {row['features']}, {row['leaves']} leaves, {row['trees']} trees",
+            f"{row['seconds']['distributed']:.0f} s",
+            _share(row),
+            f"{row['cpu_seconds']['workers'] + row['cpu_seconds']['client']:.0f} s",
+            f"{row['rounds_a_tree']:.0f}",
+            f"{row['bytes_a_tree_and_worker'] / 2**20:.1f} MiB",
+            f"{row['bytes_a_row']:.0f} bytes",
+        ]
+        for row in results.benchmark("distributed")["rows"]
+    ]
+    head = [
+        "fit",
+        "time",
+        "share of a local fit's",
+        "processor time",
+        "rounds a tree",
+        "traffic a tree",
+        "memory a row",
+    ]
+    return markdown(head, rows)
+
+
+@generated
+def distributed_state() -> str:
+    """What the distributed fits ran on."""
+    found = results.benchmark("distributed")
+    first = found["rows"][0]
+    cpu = first["cpu_seconds"]
+    ratio = (cpu["workers"] + cpu["client"]) / cpu["local"]
+    return (
+        f"{first['workers']} worker processes of one thread each, on one machine with {found['setting']['cores']} "
+        "cores that also ran the scheduler, this process, and other work: "
+        f"its load was {first['load']:.0f} at the first row. "
+        "A fit that waits for the slower of two processes many times a tree suffers more from that than one with two "
+        "threads; in processor time, which other work does not change much, the distributed fit took "
+        f"{ratio:.2f} times that of the local one."
+    )
+
+
+@generated
+def distributed_estimate() -> str:
+    """A billion rows, worked out from the largest run."""
+    row = max(results.benchmark("distributed")["rows"], key=lambda row: row["rows"])
+    n, trees, wire = 1_000_000_000, 500, 1.25e9
+    cpu = row["cpu_seconds"]["workers"] / row["rows"] / row["trees"]
+    lines = []
+    for workers, threads in ((16, 16), (64, 16)):
+        # answers of stations go up a tree of four below each: as many steps as it is deep, each as long as four answers
+        depth = max(1, (3 * workers).bit_length() // 2)
+        work = cpu * n / (workers * threads)
+        talk = row["rounds_a_tree"] * 0.002 * depth + 4 * depth * row["bytes_a_tree_and_worker"] / wire
+        memory = row["bytes_a_row"] * n / workers
+        lines.append(
+            [
+                f"{workers} workers of {threads} threads",
+                f"{memory / 2**30:.1f} GiB",
+                f"{work:.2f} s",
+                f"{talk:.2f} s",
+                f"{trees * (work + talk) / 60:.0f} min",
+            ]
+        )
+    head = [
+        f"{n:,} × {row['features']}, {row['leaves']} leaves", "memory a worker", "work a tree", "talk a tree",
+        f"{trees} trees, estimated",
+    ]  # fmt: skip
+    return markdown(head, lines)
+
+
 def _noise(section: str) -> list[dict[str, float]]:
     """Rows of the useless features: all but the first of every case."""
     cases = results.validation()[section].values()

@@ -96,6 +96,12 @@ def _wide_sum(units: IntArray, weight: IntArray | None, heaviest: int) -> int:
     return total
 
 
+def fixed_unit(top: float, n: int) -> float:
+    """Largest power of two by which n numbers up to ``top`` can be multiplied and still be added up in 62 bits."""
+    exponent = 62 - math.frexp(max(top, 1e-280))[1] - (n + 1).bit_length()
+    return math.ldexp(1.0, min(exponent, 900))
+
+
 def exact_sum(values: FloatArray, sample_weight: FloatArray | None = None) -> float:
     """Sum of ``sample_weight * values`` in fixed point, independent of the order of the rows."""
     scale = Scale.of(values, sample_weight)
@@ -178,16 +184,16 @@ class RowStatistics:
     """
 
     def __init__(self, y: FloatArray, raw: FloatArray, weight: FloatArray | None) -> None:
-        self._y, self._raw, self._weight = y, raw, weight
+        self.y, self.raw, self.weight = y, raw, weight
 
     def total(self, values: Values) -> float:
         """Weighted sum of ``values(y, raw)``."""
-        return exact_sum(values(self._y, self._raw), self._weight)
+        return exact_sum(values(self.y, self.raw), self.weight)
 
     def mean(self, values: Values) -> float:
         """Weighted mean of ``values(y, raw)``."""
-        return exact_mean(values(self._y, self._raw), self._weight)
+        return exact_mean(values(self.y, self.raw), self.weight)
 
     def quantile(self, values: Values, level: float) -> float:
         """Weighted quantile of ``values(y, raw)``."""
-        return weighted_quantile(values(self._y, self._raw), self._weight, level)
+        return weighted_quantile(values(self.y, self.raw), self.weight, level)

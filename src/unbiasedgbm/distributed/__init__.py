@@ -9,7 +9,8 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError("unbiasedgbm.distributed needs Dask: pip install 'unbiasedgbm[dask]'.") from error
 
 from unbiasedgbm.distributed.estimators import DaskUnbiasedGBMClassifier, DaskUnbiasedGBMRegressor
+from unbiasedgbm.distributed.gain import unbiased_gain
 
-__all__ = ["DaskUnbiasedGBMClassifier", "DaskUnbiasedGBMRegressor"]
+__all__ = ["DaskUnbiasedGBMClassifier", "DaskUnbiasedGBMRegressor", "unbiased_gain"]
 
 del dask, distributed

@@ -1,11 +1,13 @@
 """Crew: the stations of one fit, how they are asked, and what is done when a worker is lost.
 
 Everything goes by Dask's own scheduler and transport: partitions are Dask tasks, stations are Dask actors with keys of
-this fit, and a question is one call of the first station, which passes it on.
+this fit, and a question is a call of their methods.
 """
 
 from __future__ import annotations
 
+import asyncio
+import concurrent.futures
 import time
 import uuid
 from collections.abc import Sequence
@@ -14,13 +16,24 @@ from typing import Any, NamedTuple
 
 import dask
 from dask.delayed import Delayed
-from distributed import Actor, Client, Future
+from distributed import Client, Future
 from distributed import wait as wait_for
+from distributed.actor import ProxyRPC
+from distributed.protocol import to_serialize
 
-from unbiasedgbm.distributed.station import Below, PartName, Station, Step
+from unbiasedgbm.distributed.station import Below, PartName, Station, Step, merged
+
+Call = concurrent.futures.Future[Any]
+
+# Up to so many stations are asked one by one, which takes the least time; more of them form a tree, so that this
+# process gets one answer, however many there are.
+_FLAT = 8
 
 # Stations below one station.
 _ARITY = 4
+
+# Seconds in which a worker must answer this process for it to be asked directly.
+_REACH_S = 3.0
 
 # Seconds between looks at the list of workers while an answer is waited for.
 _LOOK_S = 2.0
@@ -58,7 +71,8 @@ class Member:
         Its partitions.
     future : Future
         Keeps it alive.
-    actor : Actor
+    direct : bool
+        Whether this process reaches the worker; if not, the scheduler passes questions on.
     loaded : bool
         Whether its rows are binned and it takes part in training.
     """
@@ -66,7 +80,7 @@ class Member:
     address: str
     names: list[PartName]
     future: Future
-    actor: Actor
+    direct: bool
     loaded: bool = False
 
 
@@ -80,6 +94,8 @@ class Crew:
         Tuples (table, target, weights), which can be computed again when they are lost.
     n_jobs : int or None
         Threads of a station; None for those of its worker.
+    station : type
+        Class of the stations.
     """
 
     n_asked: int
@@ -89,8 +105,14 @@ class Crew:
     kept: list[int]
     """Bytes of the training rows on each station, once they are binned."""
 
-    def __init__(self, client: Client, parts: dict[PartName, Delayed], n_jobs: int | None) -> None:
-        self.client = client
+    def __init__(
+        self,
+        client: Client,
+        parts: dict[PartName, Delayed],
+        n_jobs: int | None,
+        station: type[Station] = Station,
+    ) -> None:
+        self.client, self._station = client, station
         self.epoch = 0
         self.n_asked = 0
         self.n_bytes = 0
@@ -115,8 +137,12 @@ class Crew:
     def ask(self, steps: Sequence[Step], members: Sequence[Member] | None = None) -> list[Any]:
         """Ask stations, all by default, and merge their answers."""
         asked = list(self.members if members is None else members)
-        first, below = asked[0], _tree(asked)
-        answers: list[Any] = self._result(first.actor.answer(self.epoch, list(steps), below))
+        steps = list(steps)
+        if len(asked) <= _FLAT:
+            calls = [self._call(member, "answer", self.epoch, steps, []) for member in asked]
+        else:
+            calls = [self._call(asked[0], "answer", self.epoch, steps, _tree(asked))]
+        answers = merged(steps, [self._result(call) for call in calls])
         self.n_asked += 1
         self.n_bytes += len(asked) * _size(answers)
         return answers
@@ -126,28 +152,40 @@ class Crew:
         peers = _addresses(self.members)
         shares = [list(features[k :: len(peers)]) for k in range(len(peers))]
         asked = [
-            (share, member.actor.edges(self.epoch, share, peers, arguments))
+            (share, self._call(member, "edges", self.epoch, share, peers, arguments))
             for share, member in zip(shares, self.members, strict=True)
             if share
         ]
-        found = {j: edges for share, future in asked for j, edges in zip(share, self._result(future), strict=True)}
+        found = {j: edges for share, call in asked for j, edges in zip(share, self._result(call), strict=True)}
         return [found[j] for j in features]
 
-    def _result(self, future: Any) -> Any:
+    def _call(self, member: Member, function: str, *arguments: Any) -> Call:
+        """Call a station's method; the answer comes in another thread."""
+        client = self.client
+
+        async def call() -> Any:
+            rpc = client.rpc(member.address) if member.direct else ProxyRPC(client.scheduler, member.address)
+            packed = [to_serialize(argument) for argument in arguments]
+            answer = await rpc.actor_execute(actor=member.future.key, function=function, args=packed, kwargs={})
+            if answer["status"] != "OK":
+                raise answer["exception"]
+            return answer["result"]
+
+        return asyncio.run_coroutine_threadsafe(call(), client.loop.asyncio_loop)
+
+    def _result(self, call: Call) -> Any:
         """An answer, or WorkerLostError; never a wait for a worker that is gone."""
         while True:
             try:
-                return future.result(timeout=_LOOK_S)
+                return call.result(timeout=_LOOK_S)
             except TimeoutError:
+                if call.done():
+                    raise
                 known = self.client.nthreads()
                 if any(member.address not in known for member in self.members):
                     raise WorkerLostError("A worker was lost.") from None
             except OSError as error:
                 raise WorkerLostError(f"A worker does not answer: {error}") from error
-            except RuntimeError as error:
-                if "Actor" in str(error) or "Actor" in type(error).__name__:
-                    raise WorkerLostError(f"A worker was lost: {error}") from error
-                raise
             except KeyError as error:
                 # a worker that was started anew at the same address does not know the station
                 if self._name in str(error):
@@ -165,7 +203,7 @@ class Crew:
         made: list[tuple[str, list[PartName], Future]] = []
         for address, chosen in homes.items():
             actor = self.client.submit(
-                Station,
+                self._station,
                 [names[k] for k in chosen],
                 [futures[k] for k in chosen],
                 self._n_jobs,
@@ -177,9 +215,9 @@ class Crew:
             )
             self._futures.append(actor)
             made.append((address, [names[k] for k in chosen], actor))
-        members = [
-            Member(address, chosen, future, self._actor(address, future, deadline)) for address, chosen, future in made
-        ]
+        for address, _, future in made:
+            self._wait_for_station(address, future, deadline)
+        members = [Member(address, chosen, future, self._reaches(address)) for address, chosen, future in made]
         # stations have the partitions now; from here on they are computed again if they are lost
         for future in futures:
             future.release()
@@ -187,15 +225,28 @@ class Crew:
         self.members += members
         return members
 
-    def _actor(self, address: str, future: Future, deadline: float | None) -> Actor:
-        """The station of a future, or WorkerLostError if its worker is lost before it is made."""
+    def _wait_for_station(self, address: str, future: Future, deadline: float | None) -> None:
+        """Wait until a station is made, or WorkerLostError if its worker is lost before."""
         while True:
             try:
-                return future.result(timeout=_LOOK_S)
+                future.result(timeout=_LOOK_S)
+                return
             except TimeoutError:
                 _check(deadline)
                 if address not in self.client.nthreads():
                     raise WorkerLostError(f"Worker {address} was lost.") from None
+
+    def _reaches(self, address: str) -> bool:
+        """Whether a worker answers this process without the scheduler in between."""
+
+        async def ping() -> None:
+            await asyncio.wait_for(self.client.rpc(address).identity(), _REACH_S)
+
+        try:
+            asyncio.run_coroutine_threadsafe(ping(), self.client.loop.asyncio_loop).result(_REACH_S + 1.0)
+        except (OSError, TimeoutError):
+            return False
+        return True
 
     def _homes(self, names: Sequence[PartName], futures: Sequence[Future]) -> dict[str, list[int]]:
         """Partitions of each worker: where they are, as long as no worker has much more than its share."""
@@ -266,7 +317,7 @@ class Crew:
 
     def _answers(self, member: Member) -> bool:
         try:
-            return bool(member.actor.ping().result(timeout=5.0))
+            return bool(self._call(member, "ping").result(timeout=5.0))
         except (OSError, RuntimeError, KeyError, TimeoutError):
             return False
 

@@ -1,7 +1,7 @@
 """Station: an actor on a worker that holds some partitions and answers the client's questions about their rows.
 
-A question is a list of steps, each the name of a method here and its arguments. Stations form a tree: a station passes
-a question on to those below it, answers it itself, and sends up one answer for all of them, merged as the table `MERGE`
+A question is a list of steps, each the name of a method here and its arguments. Many stations form a tree: one passes a
+question on to those below it, answers it itself, and sends up one answer for all of them, merged as the table `MERGE`
 says. All sums are sums of integers, so the shape of the tree does not matter.
 """
 
@@ -215,6 +215,11 @@ MERGE: dict[str, Callable[[Any, Any], Any]] = {
 """How the answers of two stations become one."""
 
 
+def merged(steps: Sequence[Step], answers: Sequence[list[Any]]) -> list[Any]:
+    """One answer from those of several stations."""
+    return [reduce(MERGE[name], parts) for (name, _), *parts in zip(steps, *answers, strict=True)]
+
+
 class Station:
     """Partitions of one worker, from raw tables to binned rows.
 
@@ -249,7 +254,7 @@ class Station:
         loop = asyncio.get_running_loop()
         asked = [self._pass_on(address, key, epoch, steps, rest) for address, key, rest in below]
         answers = await asyncio.gather(loop.run_in_executor(self._thread, self._run, epoch, steps), *asked)
-        return [reduce(MERGE[name], parts) for (name, _), *parts in zip(steps, *answers, strict=True)]
+        return merged(steps, answers)
 
     async def edges(
         self, epoch: int, features: list[int], peers: Below, arguments: tuple[Any, ...]

@@ -60,7 +60,9 @@ def gain_importance(
         raise UnsupportedModelError(f"{tree_model.name} models keep no gains: pass X_train and y_train.")
     else:
         part = Part.of(tree_model, X_train, y_train, sample_weight_train, "train", n_jobs)
-        per_tree = _credit(tree_model, _training_gains(tree_model, part.with_model_weights(tree_model, part)))
+        if tree_model.class_weight is not None:
+            part = part.times(tree_model.class_weight(part.y, part.weight))
+        per_tree = _credit(tree_model, _training_gains(tree_model, part))
     return _untested("gain", tree_model, per_tree)
 
 
@@ -247,6 +249,7 @@ def _training_gains(model: TreeModel, part: Part) -> list[FloatArray]:
         for tree, node in zip(model.trees[first:last], leaves, strict=True):
             if tree.iteration != iteration:
                 iteration = tree.iteration
+                model.loss.prepare(part.y, part.outputs(), part.weight)
                 g, h = part.gradients(model.loss)
             gain = np.zeros(len(tree.left))
             split = np.flatnonzero(tree.is_split)

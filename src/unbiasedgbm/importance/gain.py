@@ -23,12 +23,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from unbiasedgbm.ensemble.adapters import Tree, TreeModel, read_model
 from unbiasedgbm.ensemble.adapters.neutral import Rows, compare_raw, proof_rows
+from unbiasedgbm.exact import RowStatistics, exact_sum, fixed_unit
 from unbiasedgbm.importance import sums
 from unbiasedgbm.importance.draws import draw_scores
-from unbiasedgbm.importance.result import FloatArray, Importance, IntArray, effective_df, group_names
+from unbiasedgbm.importance.result import FloatArray, Importance, IntArray, group_names, moments_df
 from unbiasedgbm.losses import Loss
 
 
@@ -135,33 +137,59 @@ def unbiased_gain(
     tree_model = read_model(model, loss)
     train = Part.of(tree_model, X_train, y_train, sample_weight_train, "train", n_jobs)
     held = Part.of(tree_model, X_val, y_val, sample_weight_val, "val", n_jobs)
-    held, train = held.with_model_weights(tree_model, train), train.with_model_weights(tree_model, train)
-    members = group_names(groups, tree_model.feature_names)
-    tally = walk(tree_model, train, held, GainOptions(min_rows, draws, random_state))
+    if tree_model.class_weight is not None:
+        by_class = tree_model.class_weight(train.y, train.weight)
+        train, held = train.times(by_class), held.times(by_class)
+    rows = GainRows(tree_model, [train], [held])
+    return judge_model(tree_model, rows, GainOptions(min_rows, draws, random_state), groups, level)
+
+
+def judge_model(
+    model: TreeModel,
+    rows: GainRows,
+    options: GainOptions,
+    groups: Mapping[str, Sequence[str | int]] | None,
+    level: float,
+) -> Importance:
+    """Unbiased gain of a model from rows that may lie anywhere.
+
+    Parameters
+    ----------
+    model : TreeModel
+    rows : GainRows
+        Or what has the same methods.
+    options : GainOptions
+    groups, level
+        See `unbiased_gain`.
+    """
+    members = group_names(groups, model.feature_names)
+    tally = walk(model, rows, options)
     tally.warn_if_few()
-    settings = {
-        "model": tree_model.name,
-        "loss": tree_model.loss.name,
-        "n_train": len(train.y),
-        "n_val": len(held.y),
-        "min_rows": min_rows,
-        "draws": draws,
-        "random_state": random_state,
-    }
+    single = [np.array([j]) for j in range(len(model.feature_names))]
+    second, fourth = rows.moments([*single, *members.values()])
+    p = len(single)
     result = Importance(
         method="unbiased gain",
-        feature_names=tree_model.feature_names,
+        feature_names=model.feature_names,
         importance=tally.per_tree.sum(axis=0),
-        se=np.sqrt(np.einsum("ij,ij->j", tally.psi, tally.psi)),
+        se=np.sqrt(second[:p]),
         n_splits=tally.n_splits,
-        df=effective_df(tally.psi),
+        df=moments_df(second[:p], fourth[:p]),
         level=level,
         per_tree=tally.per_tree,
         per_class=tally.per_class,
         per_depth=tally.per_depth,
-        settings=settings,
+        settings={
+            "model": model.name,
+            "loss": model.loss.name,
+            "n_train": rows.n_train,
+            "n_val": rows.n_held,
+            "min_rows": options.min_rows,
+            "draws": options.draws,
+            "random_state": options.seed,
+        },
     )
-    return replace(result, groups=_grouped(result, tally.psi, members) if members else None)
+    return replace(result, groups=_grouped(result, second[p:], fourth[p:], members) if members else None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,8 +213,16 @@ class Part:
     raw: FloatArray
 
     @classmethod
-    def of(cls, model: TreeModel, X: Any, y: Any, sample_weight: Any, name: str, n_jobs: int | None) -> Part:
-        """Bind a table to the model and check that its parts fit together."""
+    def of(
+        cls, model: TreeModel, X: Any, y: Any, sample_weight: Any, name: str, n_jobs: int | None, whole: bool = True
+    ) -> Part:
+        """Bind a table to the model and check that its parts fit together.
+
+        Parameters
+        ----------
+        whole : bool
+            Whether these are all rows; of a share of them all weights may be zero.
+        """
         encoded = model.encode(y)
         rows = model.bind(X, n_jobs)
         raw = np.ascontiguousarray(rows.base())
@@ -196,25 +232,24 @@ class Part:
             raise ValueError(f"X_{name} has no rows.")
         if not np.isfinite(encoded).all():
             raise ValueError(f"y_{name} holds a value that is missing or not finite.")
-        return cls(name, rows, encoded, _checked_weight(sample_weight, len(raw), name), raw)
+        return cls(name, rows, encoded, _checked_weight(sample_weight, len(raw), name, whole), raw)
 
-    def with_model_weights(self, model: TreeModel, train: Part) -> Part:
-        """Weights times those that the model gives to the row's class, found from its training rows."""
-        if model.class_weight is None:
-            return self
-        own = model.class_weight(train.y, train.weight)[self.y.astype(np.intp)]
+    def times(self, by_class: FloatArray) -> Part:
+        """The same rows, weighted by their classes, too."""
+        own = by_class[self.y.astype(np.intp)]
         return replace(self, weight=own if self.weight is None else own * self.weight)
 
     def nodes(self, first: int, last: int) -> Any:
         """Leaf of each row, shape (last - first, n_rows), int32."""
         return np.ascontiguousarray(self.rows.nodes(first, last).T)
 
+    def outputs(self) -> FloatArray:
+        """Raw predictions as losses want them."""
+        return self.raw[:, 0].copy() if self.raw.shape[1] == 1 else self.raw
+
     def gradients(self, loss: Loss) -> tuple[FloatArray, FloatArray]:
         """Weighted g and h at the current raw prediction, shape (n_outputs, n_rows)."""
-        raw = self.raw[:, 0].copy() if loss.n_outputs == 1 else self.raw
-        if self.name == "train":
-            loss.prepare(self.y, raw, self.weight)
-        g, h = loss.gradients(self.y, raw)
+        g, h = loss.gradients(self.y, self.outputs())
         if self.weight is not None:
             weight = self.weight if g.ndim == 1 else self.weight[:, None]
             g, h = g * weight, h * weight
@@ -226,13 +261,13 @@ class Part:
             self.raw[:, output] += tree.value[node, position]
 
 
-def _checked_weight(sample_weight: Any, n_rows: int, name: str) -> FloatArray | None:
+def _checked_weight(sample_weight: Any, n_rows: int, name: str, whole: bool) -> FloatArray | None:
     if sample_weight is None:
         return None
     weight = np.asarray(sample_weight, dtype=np.float64)
     if weight.shape != (n_rows,):
         raise ValueError(f"sample_weight_{name} must have shape ({n_rows},), got {weight.shape}.")
-    if not (np.isfinite(weight).all() and (weight >= 0.0).all() and weight.any()):
+    if not (np.isfinite(weight).all() and (weight >= 0.0).all() and (weight.any() or not whole)):
         raise ValueError(f"sample_weight_{name} must be finite, not negative and not all zero.")
     return weight
 
@@ -242,26 +277,20 @@ class _Tally:
 
     Attributes
     ----------
-    psi : ndarray of shape (n_val, n_features), float64
-        Contribution of each held-out row to each feature.
     per_tree, per_class, per_depth : ndarray of shape (…, n_features), float64
     n_splits : ndarray of shape (n_features,), int64
     """
 
-    def __init__(self, model: TreeModel, n_rows: int) -> None:
+    def __init__(self, model: TreeModel) -> None:
         n_features = len(model.feature_names)
         depth = max((int(tree.depth.max()) for tree in model.trees), default=0)
-        self.psi = np.zeros((n_rows, n_features))
         self.per_tree = np.zeros((len(model.trees), n_features))
         self.per_class = np.zeros((model.n_outputs, n_features))
         self.per_depth = np.zeros((depth, n_features))
         self.n_splits: IntArray = np.zeros(n_features, dtype=np.int64)
         self.n_judged = 0
         self.n_seen = 0
-        self._source_start = np.cumsum([0, *map(len, model.sources)]).astype(np.int32)
-        self._source_feature = np.concatenate([np.array(s, dtype=np.int32) for s in model.sources])
-        self._width = max(map(len, model.sources))
-        self._place = np.full(n_features, -1, dtype=np.int32)
+        self._source_start, self._source_feature = _sources(model)
 
     def add(self, number: int, output: int, tree: Tree, score: FloatArray) -> None:
         """Credit the scores of tree ``number`` for one output; a split counts once, whatever the number of outputs."""
@@ -279,9 +308,109 @@ class _Tally:
             counts,
         )
 
-    def add_rows(self, tree: Tree, held: _NodeRows, per_g: FloatArray, per_h: FloatArray) -> None:
-        """Add the contributions of the held-out rows through one tree."""
-        n_entries = int(self._width * np.where(tree.left < 0, np.maximum(tree.depth, 0), 0).sum())
+    def warn_if_few(self) -> None:
+        """Say so if most splits had too few held-out rows."""
+        if 2 * self.n_judged < self.n_seen:
+            warnings.warn(
+                f"Only {self.n_judged} of {self.n_seen} splits have enough held-out rows to be judged. Give more "
+                "held-out rows, or a model with fewer leaves.",
+                FewUsableSplitsWarning,
+                stacklevel=4,
+            )
+
+
+def _sources(model: TreeModel) -> tuple[Any, Any]:
+    """Features of every split source, as the kernels read them: where they begin, and which they are."""
+    start = np.cumsum([0, *map(len, model.sources)]).astype(np.int32)
+    return start, np.concatenate([np.array(source, dtype=np.int32) for source in model.sources])
+
+
+class GainRows:
+    """Training and held-out rows that lie here, in one or several parts, and what `walk` asks of them.
+
+    Sums are integers and moments exact, so that rows in several places give the same numbers.
+
+    Parameters
+    ----------
+    model : TreeModel
+    train, held : list of Part
+    """
+
+    def __init__(self, model: TreeModel, train: list[Part], held: list[Part]) -> None:
+        self.model, self.train, self.held = model, train, held
+        self.n_train, self.n_held = (sum(len(part.y) for part in parts) for parts in (train, held))
+        self._parts = [*train, *held]
+        self._psi = [np.zeros((len(part.y), len(model.feature_names))) for part in held]
+        self._source_start, self._source_feature = _sources(model)
+        self._place = np.full(len(model.feature_names), -1, dtype=np.int32)
+        self._chunks = model.chunks(self.n_train + self.n_held)
+        self._range = (0, 0)
+        self._nodes: list[Any] = []
+        self._gradients: list[tuple[FloatArray, FloatArray]] = []
+        self._samples = [proof_rows(len(part.y)) for part in self._parts]
+        self._expected = [part.rows.raw(sample) for part, sample in zip(self._parts, self._samples, strict=True)]
+        self._largest = [float(np.abs(part.raw).max()) for part in self._parts]
+
+    def mass(self) -> float:
+        """Sum of the training weights; their number where there are none."""
+        return self.statistics().total(_ones)
+
+    def statistics(self) -> RowStatistics:
+        """Statistics of the training rows."""
+        if len(self.train) == 1:
+            return RowStatistics(self.train[0].y, self.train[0].outputs(), self.train[0].weight)
+        y = np.concatenate([part.y for part in self.train])
+        raw = np.concatenate([part.outputs() for part in self.train])
+        weights = [part.weight for part in self.train if part.weight is not None]
+        return RowStatistics(y, raw, np.concatenate(weights) if weights else None)
+
+    def begin(self, loss: Loss) -> FloatArray:
+        """Gradients of an iteration; returns the largest |g| and h of training and of held-out rows, shape (4,)."""
+        loss.prepare_over(self.statistics())
+        return self.tops(loss)
+
+    def tops(self, loss: Loss) -> FloatArray:
+        """`begin` with a loss that is prepared."""
+        self._gradients = [part.gradients(loss) for part in self._parts]
+        found = np.zeros(4)
+        for part, (g, h) in zip(self._parts, self._gradients, strict=True):
+            first = 0 if part.name == "train" else 2
+            found[first] = max(found[first], float(np.abs(g).max(initial=0.0)))
+            found[first + 1] = max(found[first + 1], float(h.max(initial=0.0)))
+        return found
+
+    def sums(self, number: int, output: int, units: FloatArray) -> npt.NDArray[np.int64]:
+        """Sums of the leaves of a tree over training and over held-out rows, shape (2, n_nodes, 5).
+
+        Parameters
+        ----------
+        units : ndarray of shape (2, 5), float64
+            See `sums.add_rows`.
+        """
+        total = np.zeros((2, len(self.model.trees[number].left), 5), np.int64)
+        for k, (part, (g, h)) in enumerate(zip(self._parts, self._gradients, strict=True)):
+            which = 0 if part.name == "train" else 1
+            sums.add_rows(self._leaves(number)[k], g[output], h[output], units[which], total[which])
+        return total
+
+    def _leaves(self, number: int) -> list[Any]:
+        """Leaf of every row of every part in one tree."""
+        while number >= self._range[1]:
+            self._range = next(self._chunks)
+            self._nodes = [part.nodes(*self._range) for part in self._parts]
+        return [nodes[number - self._range[0]] for nodes in self._nodes]
+
+    def held_rows(self, number: int, output: int) -> tuple[Any, FloatArray, FloatArray]:
+        """Leaf, g and h of all held-out rows, for draws."""
+        k = len(self.train)
+        g, h = self._gradients[k]
+        return self._leaves(number)[k], g[output], h[output]
+
+    def add(self, number: int, output: int, per_g: FloatArray, per_h: FloatArray) -> None:
+        """Add the contributions of the held-out rows through one tree; see `sums.score_splits`."""
+        tree = self.model.trees[number]
+        width = max(map(len, self.model.sources))
+        n_entries = int(width * np.where(tree.left < 0, np.maximum(tree.depth, 0), 0).sum())
         leaf_start = np.empty(len(tree.left) + 1, dtype=np.int32)
         leaf_feature = np.empty(n_entries, dtype=np.int32)
         leaf_weight = np.empty((n_entries, 2))
@@ -298,29 +427,39 @@ class _Tally:
             leaf_feature,
             leaf_weight,
         )
-        sums.add_contributions(held.node, held.g, held.h, leaf_start, leaf_feature, leaf_weight, self.psi)
+        first = len(self.train)
+        for k, psi in enumerate(self._psi, start=first):
+            g, h = self._gradients[k]
+            leaves = self._leaves(number)[k]
+            sums.add_contributions(leaves, g[output], h[output], leaf_start, leaf_feature, leaf_weight, psi)
 
-    def warn_if_few(self) -> None:
-        """Say so if most splits had too few held-out rows."""
-        if 2 * self.n_judged < self.n_seen:
-            warnings.warn(
-                f"Only {self.n_judged} of {self.n_seen} splits have enough held-out rows to be judged. Give more "
-                "held-out rows, or a model with fewer leaves.",
-                FewUsableSplitsWarning,
-                stacklevel=3,
-            )
+    def advance(self, number: int) -> None:
+        """Add one tree to the raw predictions."""
+        for k, part in enumerate(self._parts):
+            part.advance(self.model.trees[number], self._leaves(number)[k])
+            self._largest[k] = max(self._largest[k], float(np.abs(part.raw).max()))
+
+    def prove(self) -> None:
+        """Raise unless the sums of leaf values are the model's own predictions."""
+        for k, part in enumerate(self._parts):
+            found = part.raw[self._samples[k]]
+            compare_raw(self.model, self._expected[k], found, self._largest[k], f"X_{part.name}")
+
+    def contributions(self, members: IntArray) -> FloatArray:
+        """Contribution of every held-out row to some features together, shape (n_held,)."""
+        return np.concatenate([np.empty(0), *(psi[:, members].sum(axis=1) for psi in self._psi)])
+
+    def moments(self, columns: Sequence[IntArray]) -> tuple[FloatArray, FloatArray]:
+        """Σψ² and Σψ⁴ of sets of features, each of shape (n_sets,)."""
+        psi = [self.contributions(members) for members in columns]
+        return np.array([exact_sum(one**2) for one in psi]), np.array([exact_sum(one**4) for one in psi])
 
 
-@dataclass(frozen=True, eq=False)
-class _NodeRows:
-    """Rows of one part in one tree, for one output: leaf, weighted g and h, each of shape (n_rows,)."""
-
-    node: Any
-    g: FloatArray
-    h: FloatArray
+def _ones(y: FloatArray, raw: FloatArray) -> FloatArray:
+    return np.ones(len(y))
 
 
-def walk(model: TreeModel, train: Part, held: Part, options: GainOptions) -> _Tally:
+def walk(model: TreeModel, rows: GainRows, options: GainOptions) -> _Tally:
     """Walk the trees in the order of training and add up scores and row contributions.
 
     The partial sums of leaf values end at the model's prediction, which proves the reading: the result is not released
@@ -329,37 +468,35 @@ def walk(model: TreeModel, train: Part, held: Part, options: GainOptions) -> _Ta
     Parameters
     ----------
     model : TreeModel
-    train, held : Part
+    rows : GainRows
     options : GainOptions
 
     Returns
     -------
     _Tally
     """
-    parts = (train, held)
-    samples = [proof_rows(len(part.y)) for part in parts]
-    expected = [part.rows.raw(sample) for part, sample in zip(parts, samples, strict=True)]
-    largest = [float(np.abs(part.raw).max()) for part in parts]
-    tally = _Tally(model, len(held.y))
-    mass = float(len(train.y)) if train.weight is None else float(train.weight.sum())
+    tally = _Tally(model)
+    mass = rows.mass()
     iteration = -1
-    for first, last in model.chunks(len(train.y) + len(held.y)):
-        leaves = [part.nodes(first, last) for part in parts]
-        for number in range(first, last):
-            tree = model.trees[number]
-            if tree.iteration != iteration:
-                iteration = tree.iteration
-                gradients = [part.gradients(model.loss) for part in parts]
-            nodes = [leaf[number - first] for leaf in leaves]
-            for output in tree.outputs:
-                rows = [_NodeRows(v, g[output], h[output]) for v, (g, h) in zip(nodes, gradients, strict=True)]
-                _judge(tally, number, output, tree, rows[0], rows[1], tree.share / (2.0 * mass), options)
-            for which, part in enumerate(parts):
-                part.advance(tree, nodes[which])
-                largest[which] = max(largest[which], float(np.abs(part.raw).max()))
-    for which, part in enumerate(parts):
-        compare_raw(model, expected[which], part.raw[samples[which]], largest[which], f"X_{part.name}")
+    units = np.ones((2, 5))
+    for number, tree in enumerate(model.trees):
+        if tree.iteration != iteration:
+            iteration = tree.iteration
+            units = _units(rows.begin(model.loss), rows.n_train, rows.n_held)
+        for output in tree.outputs:
+            _judge(tally, number, output, tree, rows, units, tree.share / (2.0 * mass), options)
+        rows.advance(number)
+    rows.prove()
     return tally
+
+
+def _units(tops: FloatArray, n_train: int, n_held: int) -> FloatArray:
+    """Units of fixed-point sums over training and over held-out rows, shape (2, 5)."""
+    units = np.ones((2, 5))
+    for which, n in enumerate((n_train, n_held)):
+        g, h = tops[2 * which : 2 * which + 2]
+        units[which, 1:] = [fixed_unit(top, n) for top in (g, h, g * h, h * h)]
+    return units
 
 
 def _judge(
@@ -367,30 +504,30 @@ def _judge(
     number: int,
     output: int,
     tree: Tree,
-    train: _NodeRows,
-    held: _NodeRows,
+    rows: GainRows,
+    units: FloatArray,
     scale: float,
     options: GainOptions,
 ) -> None:
     """Score the splits of tree ``number`` for one output."""
-    n_nodes = len(tree.left)
-    train_sums = np.zeros((n_nodes, 2))
-    held_sums = np.zeros((n_nodes, 5))
-    score, per_g, per_h = np.empty((3, n_nodes))
-    sums.sum_training_rows(train.node, train.g, train.h, tree.order, tree.parent, train_sums)
-    sums.sum_held_out_rows(held.node, held.g, held.h, tree.order, tree.parent, held_sums)
+    total = rows.sums(number, output, units)
+    for which in (0, 1):
+        sums.lift_sums(tree.order, tree.parent, total[which])
+    train_sums = np.ascontiguousarray((total[0] / units[0])[:, sums.G : sums.H + 1])
+    held_sums = total[1] / units[1]
+    score, per_g, per_h = np.empty((3, len(tree.left)))
     sums.score_splits(tree.left, tree.right, train_sums, held_sums, scale, float(options.min_rows), score, per_g, per_h)
     if options.draws is not None:
         key = (options.seed * len(tally.per_tree) + number) * len(tally.per_class) + output
-        score = draw_scores(tree, (held.node, held.g, held.h), train_sums, score, scale, options.draws, key)
+        score = draw_scores(tree, rows.held_rows(number, output), train_sums, score, scale, options.draws, key)
     tally.add(number, output, tree, score)
     # Symmetric trees hold splits with an empty side, which say nothing; they are not missed.
     split = np.flatnonzero(tree.is_split)
     tally.n_seen += int(((train_sums[tree.left[split], 1] > 0) & (train_sums[tree.right[split], 1] > 0)).sum())
-    tally.add_rows(tree, held, per_g, per_h)
+    rows.add(number, output, per_g, per_h)
 
 
-def _grouped(result: Importance, psi: FloatArray, members: Mapping[str, IntArray]) -> Importance:
+def _grouped(result: Importance, second: FloatArray, fourth: FloatArray, members: Mapping[str, IntArray]) -> Importance:
     """Groups of features, each tested by the sum of its members' contributions."""
     columns = list(members.values())
 
@@ -401,8 +538,8 @@ def _grouped(result: Importance, psi: FloatArray, members: Mapping[str, IntArray
         result,
         feature_names=tuple(members),
         importance=summed(result.importance),
-        se=np.sqrt((summed(psi) ** 2).sum(axis=0)),
-        df=effective_df(summed(psi)),
+        se=np.sqrt(second),
+        df=moments_df(second, fourth),
         n_splits=summed(result.n_splits),
         per_tree=summed(result.per_tree),
         per_class=summed(result.per_class),

@@ -218,7 +218,11 @@ def effective_df(psi: FloatArray) -> FloatArray:
         At least 1; infinite for a feature without contributions.
     """
     squares = psi * psi
-    second, fourth = squares.sum(axis=0), np.einsum("ij,ij->j", squares, squares)
+    return moments_df(squares.sum(axis=0), np.einsum("ij,ij->j", squares, squares))
+
+
+def moments_df(second: FloatArray, fourth: FloatArray) -> FloatArray:
+    """`effective_df` from Σψ² and Σψ⁴, each of shape (n_features,)."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(fourth > 0.0, np.maximum(2.0 * second**2 / fourth, 1.0), np.inf)
 

@@ -47,25 +47,32 @@ def sum_training_rows(
 
 
 @kernel
-def sum_held_out_rows(
-    node: IntArray, g: FloatArray, h: FloatArray, order: IntArray, parent: IntArray, total: FloatArray
-) -> None:
-    """Row count, Σg', Σh', Σg'h' and Σh'² of the held-out rows in every node.
+def add_rows(node: IntArray, g: FloatArray, h: FloatArray, units: FloatArray, total: npt.NDArray[np.int64]) -> None:
+    """Add rows to the sums of their leaves, in fixed point: row count, Σg, Σh, Σgh and Σh².
+
+    Integers, so that neither the order of the rows nor where they lie makes a difference.
 
     Parameters
     ----------
-    node, g, h, order, parent
+    node, g, h
         As in `sum_training_rows`.
-    total : ndarray of shape (n_nodes, 5), float64, zeros; written
+    units : ndarray of shape (5,), float64
+        Powers of two that leave room for all rows.
+    total : ndarray of shape (n_nodes, 5), int64; added to
     """
     for i in range(len(node)):
         v = node[i]
         if h[i] != 0.0:
-            total[v, N] += 1.0
-            total[v, G] += g[i]
-            total[v, H] += h[i]
-            total[v, GH] += g[i] * h[i]
-            total[v, HH] += h[i] * h[i]
+            total[v, N] += 1
+            total[v, G] += np.int64(np.rint(g[i] * units[G]))
+            total[v, H] += np.int64(np.rint(h[i] * units[H]))
+            total[v, GH] += np.int64(np.rint(g[i] * h[i] * units[GH]))
+            total[v, HH] += np.int64(np.rint(h[i] * h[i] * units[HH]))
+
+
+@kernel
+def lift_sums(order: IntArray, parent: IntArray, total: npt.NDArray[np.int64]) -> None:
+    """Add the sums of leaves to the nodes above them; see `add_rows`."""
     for position in range(len(order) - 1, 0, -1):
         v = order[position]
         if v >= 0:
@@ -116,6 +123,7 @@ def score_splits(
     ----------
     left, right : ndarray of shape (n_nodes,), int32
     train : ndarray of shape (n_nodes, 2), float64
+        Σg and Σh.
     held : ndarray of shape (n_nodes, 5), float64
     scale : float
         1/(2n), times the tree's share.

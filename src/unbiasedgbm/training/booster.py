@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from unbiasedgbm.binning import BinMapper, Bins
 from unbiasedgbm.ensemble.trees import Tree
+from unbiasedgbm.exact import fixed_unit
 from unbiasedgbm.kernels import hash_key
 from unbiasedgbm.losses import Loss
 from unbiasedgbm.threads import Pool
@@ -198,7 +199,7 @@ class Booster:
             self._node_key(number),
             parameters.subsample,
         )
-        units = [_unit(top, self.rows.n) for top in (tops.g, tops.h, tops.g**2, tops.h**2)]
+        units = [fixed_unit(top, self.rows.n) for top in (tops.g, tops.h, tops.g**2, tops.h**2)]
         counts, totals = self.rows.begin_tree(draw, output, units)
         return counts.tolist(), Sums(*(float(total) / unit for total, unit in zip(totals, units, strict=True)))
 
@@ -314,7 +315,7 @@ class Booster:
 
     def _newton_values(self, tops: Tops, output: int, leaf: npt.NDArray[np.intp]) -> FloatArray:
         """−G/(H + λ) of every leaf, in fixed point."""
-        g_unit, h_unit = _unit(tops.g, self.rows.n), _unit(tops.h, self.rows.n)
+        g_unit, h_unit = fixed_unit(tops.g, self.rows.n), fixed_unit(tops.h, self.rows.n)
         sums = self.rows.leaf_sums(self._memory, leaf, output, (g_unit, h_unit))
         g, h = sums[:, 0] / g_unit, sums[:, 1] / h_unit
         return -g / np.maximum(h + self.parameters.reg_lambda, 1e-300)
@@ -373,9 +374,3 @@ class Booster:
         flat, step = raw.reshape(-1), raw.shape[1]
         tree = (bins, self.features, grown.node, grown.levels, grown.value, flat, grown.tree.output, step)
         self.pool.run(add_tree, [(*tree, begin, end) for begin, end in self.pool.blocks(len(raw), BLOCK_ROWS)])
-
-
-def _unit(top: float, n: int) -> float:
-    """Largest power of two by which n numbers up to ``top`` can be multiplied and still be added up in 62 bits."""
-    exponent = 62 - math.frexp(max(top, 1e-280))[1] - (n + 1).bit_length()
-    return math.ldexp(1.0, min(exponent, 900))

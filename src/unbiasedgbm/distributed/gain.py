@@ -1,0 +1,246 @@
+"""Unbiased gain of a trained model over rows on a Dask cluster: the numbers of `importance.unbiased_gain`."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from distributed import Client, get_client
+
+from unbiasedgbm.distributed.crew import Crew, WorkerLostError
+from unbiasedgbm.distributed.inputs import partitions
+from unbiasedgbm.distributed.station import MERGE, TRAIN, WATCH, Station, Step
+from unbiasedgbm.distributed.statistics import RemoteStatistics
+from unbiasedgbm.ensemble.adapters import TreeModel, read_model
+from unbiasedgbm.exact import RowStatistics, Scale, units_sum
+from unbiasedgbm.importance.gain import GainOptions, GainRows, Part, judge_model
+from unbiasedgbm.importance.result import FloatArray, Importance, IntArray
+from unbiasedgbm.losses import Loss
+
+# Times that the walk is begun anew because a worker was lost.
+_ATTEMPTS = 5
+
+
+def unbiased_gain(
+    model: Any,
+    X_train: Any,
+    y_train: Any,
+    X_val: Any,
+    y_val: Any,
+    *,
+    sample_weight_train: Any = None,
+    sample_weight_val: Any = None,
+    groups: Mapping[str, Sequence[str | int]] | None = None,
+    level: float = 0.95,
+    min_rows: int = 5,
+    n_jobs: int | None = None,
+    client: Client | None = None,
+) -> Importance:
+    """Unbiased gain of a trained model over rows on a Dask cluster.
+
+    The numbers are those of `unbiasedgbm.unbiased_gain` on the same rows, to the bit, however they are cut.
+
+    Parameters
+    ----------
+    model : object
+        Any model that `unbiasedgbm.unbiased_gain` takes, and that can be pickled. If it weights classes by itself, it
+        must be one of this library.
+    X_train, y_train, X_val, y_val
+        Dask collections or lists of delayed tables, cut at the same rows.
+    sample_weight_train, sample_weight_val, groups, level, min_rows
+        As in `unbiasedgbm.unbiased_gain`. Its ``loss``, ``draws`` and ``random_state`` need all rows in one place.
+    n_jobs : int, optional
+        Threads on each worker; None for those that it has.
+    client : Client, default=None
+        None for Dask's current one.
+
+    Returns
+    -------
+    Importance
+    """
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"level must lie between 0 and 1, got {level}.")
+    local = model.to_local() if hasattr(model, "to_local") else model
+    tree_model = read_model(local, None)
+    parts = {(TRAIN, i): part for i, part in enumerate(partitions(X_train, y_train, sample_weight_train, "_train"))}
+    held = partitions(X_val, y_val, sample_weight_val, "_val")
+    parts |= {(WATCH, i): part for i, part in enumerate(held)}
+    for attempt in range(_ATTEMPTS):
+        crew = Crew(client or get_client(), parts, n_jobs, GainStation)
+        try:
+            rows = RemoteGainRows(crew, local, tree_model)
+            return judge_model(tree_model, rows, GainOptions(min_rows), groups, level)
+        except WorkerLostError as error:
+            if attempt + 1 == _ATTEMPTS:
+                raise RuntimeError(f"{_ATTEMPTS} times in a row a worker was lost.") from error
+        finally:
+            crew.close()
+    raise AssertionError("unreachable")
+
+
+class RemoteGainRows(GainRows):
+    """Rows on the stations of a crew; see `importance.gain.GainRows`.
+
+    Parameters
+    ----------
+    crew : Crew
+    model : object
+        The model itself; stations read it again.
+    tree_model : TreeModel
+    """
+
+    def __init__(self, crew: Crew, model: Any, tree_model: TreeModel) -> None:
+        self._crew = crew
+        self._waiting: list[Step] = []
+        n_classes = len(model.classes_) if hasattr(model, "classes_") else 0
+        sizes = np.zeros(n_classes, np.int64)
+        self.n_train = self.n_held = 0
+        self._weighted = False
+        for n_train, n_held, weighted, found in self.ask(("open", (model, n_classes)))[0]:
+            self.n_train, self.n_held, self._weighted = (
+                self.n_train + n_train, self.n_held + n_held, self._weighted or weighted,
+            )  # fmt: skip
+            sizes += found
+        for name, n in (("train", self.n_train), ("val", self.n_held)):
+            if n == 0:
+                raise ValueError(f"X_{name} has no rows.")
+        if tree_model.class_weight is not None:
+            if not hasattr(model, "_weights_by_class"):
+                raise ValueError(f"model: the class weights of {tree_model.name} need all rows in one place.")
+            self._waiting.append(("times", (model._weights_by_class(sizes),)))
+            self._weighted = True
+
+    def ask(self, *steps: Step) -> list[Any]:
+        """Send the steps that wait, then these; returns the answers to these."""
+        waiting, self._waiting = self._waiting, []
+        return self._crew.ask([*waiting, *steps])[len(waiting) :]
+
+    def statistics(self) -> RowStatistics:
+        """Statistics of the training rows."""
+        return RemoteStatistics(self.ask, TRAIN, self.n_train, self._weighted)
+
+    def tops(self, loss: Loss) -> FloatArray:
+        """Gradients of an iteration."""
+        prepared = type(loss).prepare_over is not Loss.prepare_over
+        found: FloatArray = self.ask(("tops", (loss if prepared else None,)))[0]
+        return found
+
+    def sums(self, number: int, output: int, units: FloatArray) -> npt.NDArray[np.int64]:
+        """Sums of the leaves of a tree."""
+        found: npt.NDArray[np.int64] = self.ask(("sums", (number, output, units)))[0]
+        return found
+
+    def add(self, number: int, output: int, per_g: FloatArray, per_h: FloatArray) -> None:
+        """Add contributions of held-out rows, when the next question is asked."""
+        self._waiting.append(("contribute", (number, output, per_g, per_h)))
+
+    def advance(self, number: int) -> None:
+        """Add one tree to the raw predictions, when the next question is asked."""
+        self._waiting.append(("forward", (number,)))
+
+    def prove(self) -> None:
+        """Raise unless the sums of leaf values are the model's own predictions."""
+        self.ask(("prove", ()))
+
+    def moments(self, columns: Sequence[IntArray]) -> tuple[FloatArray, FloatArray]:
+        """Σψ² and Σψ⁴ of sets of features."""
+        scales = self.ask(("moment_scales", (list(columns),)))[0]
+        units = self.ask(("moment_units", (list(columns), scales)))[0]
+        found = np.array([scale.value(total) for scale, total in zip(scales, units, strict=True)])
+        return found[: len(columns)], found[len(columns) :]
+
+
+def _largest(a: FloatArray, b: FloatArray) -> FloatArray:
+    return np.maximum(a, b)
+
+
+def _joined(a: list[Scale], b: list[Scale]) -> list[Scale]:
+    return [one.join(other) for one, other in zip(a, b, strict=True)]
+
+
+def _added(a: list[int], b: list[int]) -> list[int]:
+    return [one + other for one, other in zip(a, b, strict=True)]
+
+
+def _nothing(a: None, b: None) -> None:
+    return None
+
+
+MERGE |= {
+    "open": operator.add,
+    "times": _nothing,
+    "tops": _largest,
+    "sums": operator.add,
+    "contribute": _nothing,
+    "forward": _nothing,
+    "prove": _nothing,
+    "moment_scales": _joined,
+    "moment_units": _added,
+}
+
+
+class GainStation(Station):
+    """A station whose rows judge a model that is trained already."""
+
+    _gain: GainRows
+
+    def _do_open(self, model: Any, n_classes: int) -> list[tuple[int, int, bool, IntArray]]:
+        """Bind all partitions to the model.
+
+        Returns
+        -------
+        list of one tuple
+            Training rows, held-out rows, whether they have weights, and training rows of each class.
+        """
+        tree_model = read_model(model, None)
+        found: dict[str, list[Part]] = {TRAIN: [], WATCH: []}
+        for (kind, _), (X, y, weight) in self._raw.items():
+            if len(y):
+                name = "train" if kind == TRAIN else "val"
+                found[kind].append(Part.of(tree_model, X, y, weight, name, self._pool.n_threads, whole=False))
+        self._raw = {}
+        self._gain = GainRows(tree_model, found[TRAIN], found[WATCH])
+        weighted = any(part.weight is not None for part in found[TRAIN])
+        sizes = np.zeros(n_classes, np.int64)
+        for part in found[TRAIN] if n_classes else []:
+            sizes += np.bincount(part.y.astype(np.intp), minlength=n_classes)
+        return [(self._gain.n_train, self._gain.n_held, weighted, sizes)]
+
+    def _do_times(self, by_class: FloatArray) -> None:
+        """Weight rows by their classes."""
+        gain = self._gain
+        parts = [[part.times(by_class) for part in parts] for parts in (gain.train, gain.held)]
+        self._gain = GainRows(gain.model, *parts)
+
+    def _columns(self, which: str) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+        if not self._gain.train:
+            return np.empty(0), np.empty(0), None
+        statistics = self._gain.statistics()
+        return statistics.y, statistics.raw, statistics.weight
+
+    def _do_tops(self, loss: Loss | None) -> FloatArray:
+        return self._gain.tops(loss or self._gain.model.loss)
+
+    def _do_sums(self, *arguments: Any) -> Any:
+        return self._gain.sums(*arguments)
+
+    def _do_contribute(self, *arguments: Any) -> None:
+        self._gain.add(*arguments)
+
+    def _do_forward(self, number: int) -> None:
+        self._gain.advance(number)
+
+    def _do_prove(self) -> None:
+        self._gain.prove()
+
+    def _do_moment_scales(self, columns: list[IntArray]) -> list[Scale]:
+        psi = [self._gain.contributions(members) for members in columns]
+        return [Scale.of(one**power, None) for power in (2, 4) for one in psi]
+
+    def _do_moment_units(self, columns: list[IntArray], scales: list[Scale]) -> list[int]:
+        psi = [self._gain.contributions(members) for members in columns]
+        values = [one**power for power in (2, 4) for one in psi]
+        return [units_sum(one, None, scale) for one, scale in zip(values, scales, strict=True)]

@@ -4,6 +4,7 @@ import pytest
 
 pytest.importorskip("distributed")
 
+from cluster_data import compile_kernels, start
 from distributed import Client, LocalCluster
 
 
@@ -14,15 +15,9 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.xdist_group("cluster"))
 
 
-def start(n_workers, **options):
-    return LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0", **options)
-
-
 @pytest.fixture(scope="session")
 def compiled():
     """Kernels on the disk: compiled once here instead of once in every worker."""
-    from data import compile_kernels
-
     with LocalCluster(1, processes=False, dashboard_address=":0") as cluster, Client(cluster):
         compile_kernels()
 

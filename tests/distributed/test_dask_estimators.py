@@ -6,7 +6,7 @@ import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pytest
-from data import CUTS, UGLY, N, as_array, cut, frame, numbers, pair
+from cluster_data import CUTS, UGLY, N, as_array, assert_nothing_left, cut, frame, numbers, pair
 from sklearn.base import clone
 
 from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor, load_model
@@ -101,21 +101,3 @@ def test_refused(client, call, message):
     with pytest.raises(ValueError, match=message):
         call(pair("regressor")[1], X, y)
     assert_nothing_left(client)
-
-
-def assert_nothing_left(client):
-    """No task, no actor of ours is left on the cluster."""
-    import time
-
-    deadline = time.monotonic() + 20
-    while True:
-        left = client.run(_ours)
-        if not any(left.values()):
-            return
-        assert time.monotonic() < deadline, left
-        time.sleep(0.1)
-
-
-def _ours(dask_worker):
-    state = dask_worker.state
-    return [str(key) for key in [*state.actors, *state.tasks] if "unbiasedgbm" in str(key)]

@@ -4,7 +4,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from data import CUTS, UGLY, N, as_array, assert_same_file, cut, frame, numbers, pair
+from cluster_data import CUTS, UGLY, N, as_array, assert_same_file, cut, frame, numbers, pair
 
 
 def fit_both(kind, X, y, cuts, weight=None, **parameters):

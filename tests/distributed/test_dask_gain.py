@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from data import CUTS, UGLY, cut, frame, numbers, pair
+from cluster_data import CUTS, UGLY, cut, frame, numbers, pair
 from sklearn.ensemble import HistGradientBoostingRegressor
 
 from unbiasedgbm import unbiased_gain as local_gain

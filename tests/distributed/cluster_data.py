@@ -1,11 +1,13 @@
 """Tables, ways to cut them, and how models are compared."""
 
+import time
 from itertools import pairwise
 
 import dask
 import dask.array as da
 import numpy as np
 import pandas as pd
+from distributed import LocalCluster
 
 from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor
 from unbiasedgbm.distributed import DaskUnbiasedGBMClassifier, DaskUnbiasedGBMRegressor
@@ -94,3 +96,24 @@ def compile_kernels():
     local, remote = pair("classifier")
     local.fit(X, y > 0)
     remote.fit(cut(X, UGLY), cut(y > 0, UGLY)).predict_proba(cut(X, UGLY)).compute()
+
+
+def start(n_workers):
+    """A cluster of single-threaded processes."""
+    return LocalCluster(n_workers, threads_per_worker=1, dashboard_address=":0")
+
+
+def assert_nothing_left(client):
+    """No task, no actor of ours is left on the cluster."""
+    deadline = time.monotonic() + 20
+    while True:
+        left = client.run(_ours)
+        if not any(left.values()):
+            return
+        assert time.monotonic() < deadline, left
+        time.sleep(0.1)
+
+
+def _ours(dask_worker):
+    state = dask_worker.state
+    return [str(key) for key in [*state.actors, *state.tasks] if "unbiasedgbm" in str(key)]

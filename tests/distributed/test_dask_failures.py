@@ -8,10 +8,8 @@ import time
 import dask
 import numpy as np
 import pytest
-from conftest import start
-from data import CUTS, UGLY, assert_same_file, cut, frame, numbers, pair
+from cluster_data import CUTS, UGLY, assert_nothing_left, assert_same_file, cut, frame, numbers, pair, start
 from distributed import Client
-from test_estimators import assert_nothing_left
 
 from unbiasedgbm.callbacks import BaseCallback
 from unbiasedgbm.exceptions import InterruptedWarning

@@ -31,6 +31,7 @@ DEFAULTS = TrainingParameters(
     subsample=1.0,
     colsample_bytree=1.0,
     colsample_bynode=1.0,
+    n_bags=1,
     seed=0,
 )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from experiments.methods.ours import UnbiasedGBMVariant
+from experiments.methods.ours import PAPER, UnbiasedGBMVariant
 
 
 class Merged(UnbiasedGBMVariant):
@@ -12,4 +12,4 @@ class Merged(UnbiasedGBMVariant):
 
     name = "merged"
     title = "UnbiasedGBM (paper)"
-    fixed: ClassVar[dict[str, Any]] = {"split_rule": "merged"}
+    fixed: ClassVar[dict[str, Any]] = {**PAPER, "split_rule": "merged"}

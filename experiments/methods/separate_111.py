@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from experiments.methods.ours import UnbiasedGBMVariant
+from experiments.methods.ours import PAPER, UnbiasedGBMVariant
 
 
 class Separate111(UnbiasedGBMVariant):
@@ -12,4 +12,4 @@ class Separate111(UnbiasedGBMVariant):
 
     name = "separate_111"
     title = "UnbiasedGBM (1:1:1)"
-    fixed: ClassVar[dict[str, Any]] = {"split_rule": "separate", "role_ratio": (1, 1, 1)}
+    fixed: ClassVar[dict[str, Any]] = {**PAPER, "split_rule": "separate", "role_ratio": (1, 1, 1)}

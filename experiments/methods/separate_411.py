@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from experiments.methods.ours import UnbiasedGBMVariant
+from experiments.methods.ours import PAPER, UnbiasedGBMVariant
 
 
 class Separate411(UnbiasedGBMVariant):
@@ -12,4 +12,4 @@ class Separate411(UnbiasedGBMVariant):
 
     name = "separate_411"
     title = "UnbiasedGBM (4:1:1)"
-    fixed: ClassVar[dict[str, Any]] = {"split_rule": "separate", "role_ratio": (4, 1, 1)}
+    fixed: ClassVar[dict[str, Any]] = {**PAPER, "split_rule": "separate", "role_ratio": (4, 1, 1)}

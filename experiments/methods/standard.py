@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from experiments.methods.ours import UnbiasedGBMVariant
+from experiments.methods.ours import PAPER, UnbiasedGBMVariant
 
 
 class Standard(UnbiasedGBMVariant):
@@ -12,4 +12,4 @@ class Standard(UnbiasedGBMVariant):
 
     name = "standard"
     title = "UnbiasedGBM (standard)"
-    fixed: ClassVar[dict[str, Any]] = {"split_rule": "standard"}
+    fixed: ClassVar[dict[str, Any]] = {**PAPER, "split_rule": "standard"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from experiments.methods.ours import UnbiasedGBMVariant
+from experiments.methods.ours import PAPER, UnbiasedGBMVariant
 
 
 class WithoutSE(UnbiasedGBMVariant):
@@ -12,4 +12,4 @@ class WithoutSE(UnbiasedGBMVariant):
 
     name = "without_se"
     title = "UnbiasedGBM w/o SE"
-    fixed: ClassVar[dict[str, Any]] = {"split_rule": "without_se"}
+    fixed: ClassVar[dict[str, Any]] = {**PAPER, "split_rule": "without_se"}

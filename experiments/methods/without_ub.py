@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from experiments.methods.ours import UnbiasedGBMVariant
+from experiments.methods.ours import PAPER, UnbiasedGBMVariant
 
 
 class WithoutUB(UnbiasedGBMVariant):
@@ -12,4 +12,4 @@ class WithoutUB(UnbiasedGBMVariant):
 
     name = "without_ub"
     title = "UnbiasedGBM w/o UB"
-    fixed: ClassVar[dict[str, Any]] = {"split_rule": "without_ub"}
+    fixed: ClassVar[dict[str, Any]] = {**PAPER, "split_rule": "without_ub"}

@@ -36,7 +36,7 @@ from unbiasedgbm.threads import Pool, effective_n_jobs
 from unbiasedgbm.training.booster import Booster
 from unbiasedgbm.training.constraints import interaction_groups, monotone_signs
 from unbiasedgbm.training.loop import Watched, boost
-from unbiasedgbm.training.roles import usable_rule
+from unbiasedgbm.training.roles import DEFAULT_BAGS, usable_rule
 from unbiasedgbm.training.setup import Constraints, Rows, hold_out, make_booster, watch
 from unbiasedgbm.training.workspace import TrainingParameters
 
@@ -157,6 +157,10 @@ class _BaseUnbiasedGBM(BaseEstimator):
 
         work = set_up(before, seed, pool)
         booster, schema = work.booster, work.schema
+        n_bags = booster.parameters.n_bags
+        if before is not None and n_bags != before.n_bags:
+            work.close()
+            raise ValueError(f"n_bags must be {before.n_bags}, as in the model to go on from; got {n_bags}.")
         state = TrainingState(
             iteration=booster.progress.n_iterations,
             n_estimators=self.n_estimators,
@@ -290,7 +294,11 @@ class _BaseUnbiasedGBM(BaseEstimator):
             )
         }  # fmt: skip
         return TrainingParameters(
-            split_rule=rule, role_ratio=ratio if rule == self.split_rule else None, seed=seed, **same_name
+            split_rule=rule,
+            role_ratio=ratio if rule == self.split_rule else None,
+            n_bags=DEFAULT_BAGS[rule] if self.n_bags is None else self.n_bags,
+            seed=seed,
+            **same_name,
         )
 
     def _accept(self, model: FittedModel, split_rule: str) -> Self:
@@ -349,7 +357,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
         """The trees that predictions use, as a `TreeEnsemble`."""
         check_is_fitted(self)
         model = self._model
-        n_trees = model.n_iterations * model.n_outputs
+        n_trees = model.n_iterations * model.n_trees_each
         return model.ensemble if n_trees == model.ensemble.n_trees else model.ensemble.head(n_trees)
 
     @property
@@ -430,11 +438,11 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
 
     Parameters
     ----------
-    n_estimators : int, default=500
+    n_estimators : int, default=200
         Largest number of boosting iterations. Boosting ends by itself when there is nothing left to learn.
-    learning_rate : float, default=0.04
+    learning_rate : float, default=0.1
         Factor on every leaf value.
-    num_leaves : int, default=31
+    num_leaves : int, default=127
         Largest number of leaves of a tree.
     max_depth : int or None, default=None
         Largest depth of a leaf; None for no limit.
@@ -450,6 +458,9 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
         Bins for the values of a numeric feature; at most 255.
     subsample, colsample_bytree, colsample_bynode : float, default=1.0
         Shares of the rows and features drawn for each tree, and of the features for each node.
+    n_bags : int or None, default=None
+        Chains of trees that grow side by side, each with its own roles; the model is their mean. None: 3 for
+        ``split_rule="evidence"``, else 1.
     split_rule : {"evidence", "merged", "separate", "without_se", "without_ub", "standard"}, default="evidence"
         Which rows choose a split and which judge it.
     role_ratio : tuple of float or None, default=None
@@ -517,9 +528,9 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
     def __init__(
         self,
         *,
-        n_estimators: int = 500,
-        learning_rate: float = 0.04,
-        num_leaves: int = 31,
+        n_estimators: int = 200,
+        learning_rate: float = 0.1,
+        num_leaves: int = 127,
         max_depth: int | None = None,
         min_samples_leaf: int = 5,
         min_child_weight: float = 1e-3,
@@ -529,6 +540,7 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
         subsample: float = 1.0,
         colsample_bytree: float = 1.0,
         colsample_bynode: float = 1.0,
+        n_bags: int | None = None,
         split_rule: str = "evidence",
         role_ratio: Sequence[float] | None = None,
         role_draw: str = "tree",
@@ -560,6 +572,7 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
         self.subsample = subsample
         self.colsample_bytree = colsample_bytree
         self.colsample_bynode = colsample_bynode
+        self.n_bags = n_bags
         self.split_rule = split_rule
         self.role_ratio = role_ratio
         self.role_draw = role_draw
@@ -699,9 +712,9 @@ class UnbiasedGBMRegressor(RegressorMixin, _BaseUnbiasedGBM):
         quantile: float = 0.5,
         huber_quantile: float = 0.9,
         tweedie_power: float = 1.5,
-        n_estimators: int = 500,
-        learning_rate: float = 0.04,
-        num_leaves: int = 31,
+        n_estimators: int = 200,
+        learning_rate: float = 0.1,
+        num_leaves: int = 127,
         max_depth: int | None = None,
         min_samples_leaf: int = 5,
         min_child_weight: float = 1e-3,
@@ -711,6 +724,7 @@ class UnbiasedGBMRegressor(RegressorMixin, _BaseUnbiasedGBM):
         subsample: float = 1.0,
         colsample_bytree: float = 1.0,
         colsample_bynode: float = 1.0,
+        n_bags: int | None = None,
         split_rule: str = "evidence",
         role_ratio: Sequence[float] | None = None,
         role_draw: str = "tree",
@@ -745,6 +759,7 @@ class UnbiasedGBMRegressor(RegressorMixin, _BaseUnbiasedGBM):
         self.subsample = subsample
         self.colsample_bytree = colsample_bytree
         self.colsample_bynode = colsample_bynode
+        self.n_bags = n_bags
         self.split_rule = split_rule
         self.role_ratio = role_ratio
         self.role_draw = role_draw

@@ -38,7 +38,7 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
         1 for regression. With more than two, every class has raw predictions of its own.
     **params
         Parameters of the estimator: ``num_leaves``, ``min_samples_leaf``, ``split_rule``, ``role_ratio``, ``n_jobs``
-        and ``n_estimators`` matter.
+        ``n_estimators`` and ``n_bags`` matter.
 
     Returns
     -------
@@ -55,7 +55,7 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     from unbiasedgbm.binning import SAMPLE_ROWS, STRIDE
     from unbiasedgbm.parameters import CLASSIFIER_PARAMETERS, REGRESSOR_PARAMETERS, check_parameters
     from unbiasedgbm.threads import effective_n_jobs
-    from unbiasedgbm.training.roles import role_shares, usable_rule
+    from unbiasedgbm.training.roles import DEFAULT_BAGS, role_shares, usable_rule
     from unbiasedgbm.training.workspace import HIST_BYTES
 
     table = {parameter.name: parameter for parameter in (*CLASSIFIER_PARAMETERS, *REGRESSOR_PARAMETERS)}
@@ -74,6 +74,9 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     rows = (8 * (n_classes > 1) + 1 + 8 + 4 + 4) * n_rows + (8 + 4 + 4) * n_rows * n_outputs
     num_leaves, min_samples = values["num_leaves"], values["min_samples_leaf"]
     rule = usable_rule(values["split_rule"], values["role_ratio"], n_rows, min_samples)
+    n_bags = values["n_bags"] or DEFAULT_BAGS[rule]
+    if n_bags > 1:
+        rows += 8 * n_rows * n_outputs * n_bags
     shares = role_shares(rule, values["role_ratio"])
     shares = shares[shares > 0]
     histogram = 8 * len(shares) * STRIDE * n_features
@@ -86,5 +89,5 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     # quantiles sort samples of columns, and the allocator of a thread keeps what it has once had
     sorting = 8 * _SORT_COPIES * min(n_rows, SAMPLE_ROWS) * min(n_threads - 1, n_features)
     nodes = 2 * min(num_leaves, max(2, n_rows // min_samples))
-    trees = _NODE_BYTES * nodes * values["n_estimators"] * n_outputs
+    trees = _NODE_BYTES * nodes * values["n_estimators"] * n_outputs * n_bags
     return int(bins + rows + histograms + sorting + trees)

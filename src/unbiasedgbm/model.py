@@ -56,25 +56,35 @@ class FittedModel:
         """Raw predictions a row."""
         return self.ensemble.n_outputs
 
+    @property
+    def n_trees_each(self) -> int:
+        """Trees of an iteration: one for each bag and output."""
+        return len(self.progress.memories)
+
+    @property
+    def n_bags(self) -> int:
+        """Chains of trees that the model is the mean of."""
+        return self.n_trees_each // self.n_outputs
+
     def read(self, X: Any, estimator_name: str) -> Table:
         """Read a table as the training table was read."""
         return self.schema.read(X, estimator_name=estimator_name)
 
     def raw(self, table: Table, n_iterations: int | None, pool: Pool) -> FloatArray:
         """Raw predictions of the first iterations, shape (n, n_outputs)."""
-        last = (self.n_iterations if n_iterations is None else n_iterations) * self.n_outputs
+        last = (self.n_iterations if n_iterations is None else n_iterations) * self.n_trees_each
         return raw_predict(self.walk, self.ensemble.base, table, 0, last, pool)
 
     def staged(self, table: Table, pool: Pool) -> Any:
         """Raw predictions after each iteration, one array after another."""
         raw = np.broadcast_to(self.ensemble.base, (table.n_rows, self.n_outputs))
         for k in range(self.n_iterations):
-            raw = raw_predict(self.walk, raw, table, k * self.n_outputs, (k + 1) * self.n_outputs, pool)
+            raw = raw_predict(self.walk, raw, table, k * self.n_trees_each, (k + 1) * self.n_trees_each, pool)
             yield raw
 
     def leaves(self, table: Table, pool: Pool) -> npt.NDArray[np.int32]:
-        """Leaf of each row in each tree that predictions use, shape (n, n_iterations * n_outputs)."""
-        return leaves(self.walk, table, self.n_iterations * self.n_outputs, pool)
+        """Leaf of each row in each tree that predictions use, one column a tree."""
+        return leaves(self.walk, table, self.n_iterations * self.n_trees_each, pool)
 
 
 def copy_history(history: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, list[float]]]:

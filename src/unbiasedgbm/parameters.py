@@ -11,6 +11,8 @@ from typing import Any
 from unbiasedgbm.losses import REGRESSION_LOSSES
 from unbiasedgbm.training.splitting import SPLIT_RULES
 
+MAX_BAGS = 1024
+
 
 @dataclass(frozen=True)
 class Parameter:
@@ -89,9 +91,9 @@ def _plain(bound: float) -> str:
 
 
 _SHARED = (
-    Parameter("n_estimators", "int", 500, "Largest number of boosting iterations.", low=1),
-    Parameter("learning_rate", "float", 0.04, "Factor on every leaf value.", low=0, open_low=True),
-    Parameter("num_leaves", "int", 31, "Largest number of leaves of a tree.", low=2, high=1 << 20),
+    Parameter("n_estimators", "int", 200, "Largest number of boosting iterations.", low=1),
+    Parameter("learning_rate", "float", 0.1, "Factor on every leaf value.", low=0, open_low=True),
+    Parameter("num_leaves", "int", 127, "Largest number of leaves of a tree.", low=2, high=1 << 20),
     Parameter("max_depth", "int", None, "Largest depth of a leaf; None for no limit.", low=1, optional=True),
     Parameter(
         "min_samples_leaf",
@@ -107,7 +109,8 @@ _SHARED = (
         "float",
         0.0,
         "Score that a split must exceed. Zero is where a useless split scores on average, for every rule but "
-        "'standard'; may be negative, and -inf turns the limit off.",
+        "'standard' ('evidence' takes into account that it is the best of all features); may be negative, and -inf "
+        "turns the limit off.",
     ),
     Parameter("reg_lambda", "float", 1.0, "L2 penalty on leaf values, added to hessian sums.", low=0),
     Parameter("max_bins", "int", 128, "Bins for the values of a numeric feature.", low=2, high=255),
@@ -117,6 +120,16 @@ _SHARED = (
     ),
     Parameter(
         "colsample_bynode", "float", 1.0, "Share of the features drawn for each node.", low=0, high=1, open_low=True
+    ),
+    Parameter(
+        "n_bags",
+        "int",
+        None,
+        "Chains of trees that grow side by side, each with its own roles; the model is their mean. None: 3 for "
+        "split_rule='evidence', else 1.",
+        low=1,
+        high=MAX_BAGS,
+        optional=True,
     ),
     Parameter(
         "split_rule", "choice", "evidence", "Which rows choose a split and which judge it.", choices=tuple(SPLIT_RULES)

@@ -129,8 +129,8 @@ class RemoteRows:
     def recent(self) -> list[tuple[int, GrownTree]]:
         """The trees of the last iteration, by number."""
         first = 0 if self._before is None else self._before.n_trees
-        n_outputs = self._plan.loss.n_outputs
-        start = max(0, len(self._done) - n_outputs)
+        n_each = self._plan.loss.n_outputs * self._plan.n_bags
+        start = max(0, len(self._done) - n_each)
         return [(first + k, self._done[k]) for k in range(start, len(self._done))]
 
     def _recover(self) -> None:
@@ -164,11 +164,11 @@ class RemoteRows:
             return RemoteStatistics(self.ask, WATCH, facts.n_watched, facts.watched_weighted)
         return RemoteStatistics(self.ask, TRAIN, facts.n, facts.weighted)
 
-    def gradients(self, loss: Loss) -> tuple[float, float]:
-        """Derivatives at the current raw predictions; returns the largest |g| and h, unweighted."""
-        loss.prepare_over(self.statistics())
+    def gradients(self, loss: Loss, bag: int) -> tuple[float, float]:
+        """Derivatives at a bag's raw predictions; returns the largest |g| and h, unweighted."""
+        loss.prepare_over(RemoteStatistics(self.ask, str(bag), self.n, self.weighted))
         prepared = type(loss).prepare_over is not Loss.prepare_over
-        step = ("gradients", (loss if prepared else None,))
+        step = ("gradients", (loss if prepared else None, bag))
         if loss.bounds is None:
             tops: tuple[float, float] = self.ask(step)[0]
             return tops

@@ -71,10 +71,10 @@ class SetUp:
         parameters = estimator._training_parameters(facts.n_rows, self.seed)
         constraints = estimator._constraints(schema)
         scale = _joined([fact[-1] for fact in weights])
-        base, progress, trees = self._start(loss, facts, schema)
+        base, progress, trees = self._start(loss, facts, schema, parameters.n_bags)
         mapper = self._learn_bins(schema, facts.n)
         layout = make_layout(parameters, mapper)
-        plan = Plan(mapper, layout, loss, self._starts(), facts.counted, scale, base)
+        plan = Plan(mapper, layout, loss, self._starts(), facts.counted, scale, base, parameters.n_bags)
         content, self.crew.kept = self.crew.ask([("build", (plan, trees))])[0]
         features = make_features(mapper, constraints.monotone, content ^ mapper.edge_hash())
         for member in self.crew.members:
@@ -170,12 +170,13 @@ class SetUp:
 
     # -- starting ----------------------------------------------------------------------------------------------------
 
-    def _start(self, loss: Loss, facts: Facts, schema: Schema) -> tuple[Any, Progress, Any]:
+    def _start(self, loss: Loss, facts: Facts, schema: Schema, n_bags: int) -> tuple[Any, Progress, Any]:
         """Start values, progress, and the trees to go on from."""
         if self.before is not None:
             return self.before.ensemble.base, self.before.progress.copy(), self.before.ensemble
         statistics = RemoteStatistics(lambda *steps: self.crew.ask(steps), TRAIN, facts.n, facts.weighted)
-        return loss.start_over(statistics), Progress.start(schema.n_features, loss.n_outputs), None
+        progress = Progress.start(schema.n_features, loss.n_outputs, n_bags)
+        return loss.start_over(statistics), progress, None
 
     def _learn_bins(self, schema: Schema, n: int) -> Any:
         """Edges of all numeric features, found on the stations."""

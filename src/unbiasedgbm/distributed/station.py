@@ -11,7 +11,7 @@ import asyncio
 import operator
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -32,7 +32,6 @@ from unbiasedgbm.distributed.survey import (
     survey_part,
 )
 from unbiasedgbm.distributed.tree_rows import TreeRows
-from unbiasedgbm.ensemble.predict import prepare, raw_predict
 from unbiasedgbm.ensemble.trees import TreeEnsemble
 from unbiasedgbm.exact import Scale, Values, units_sum, weight_units
 from unbiasedgbm.frames import Schema, Table
@@ -42,7 +41,8 @@ from unbiasedgbm.targets import class_numbers, finite_numbers
 from unbiasedgbm.threads import Pool
 from unbiasedgbm.training.booster import GrownTree
 from unbiasedgbm.training.partition import add_tree
-from unbiasedgbm.training.shard import BLOCK_ROWS, Layout, Shard, TrainingData
+from unbiasedgbm.training.setup import bag_of, start_raw
+from unbiasedgbm.training.shard import BLOCK_ROWS, Layout, Shard, TrainingData, as_outputs
 
 FloatArray = npt.NDArray[np.float64]
 Step = tuple[str, tuple[Any, ...]]
@@ -101,6 +101,7 @@ class Plan:
     weight_scale : Scale or None
         Of all weights.
     base : ndarray of shape (n_outputs,), float64
+    n_bags : int
     """
 
     mapper: BinMapper
@@ -110,6 +111,7 @@ class Plan:
     counted: bool
     weight_scale: Scale | None
     base: FloatArray
+    n_bags: int
 
 
 @dataclass
@@ -428,7 +430,7 @@ class Station:
         """
         self._plan = plan
         n_added = 0 if trees is None else trees.n_trees
-        bins, y, given, weight, raw = self._bin(TRAIN, trees)
+        bins, y, given, weight, raw, bags = self._bin(TRAIN, trees, plan.n_bags)
         counts = None
         if plan.counted:
             counts = np.minimum(given, 65_535).astype(np.uint16)
@@ -438,27 +440,27 @@ class Station:
                 runs.append((at, plan.starts[i]))
                 at += len(part.y)
         runs = runs or [(0, 0)]
-        shard = Shard(TrainingData(bins, y, weight, counts), raw, plan.layout, self._pool, runs, plan.weight_scale)
+        data = TrainingData(bins, y, weight, counts)
+        shard = Shard(data, raw, bags, plan.layout, self._pool, runs, plan.weight_scale)
         self._tree_rows = TreeRows(shard, plan.mapper, runs, n_added)
         if any(kind == WATCH for kind, _ in self._rows):
-            watched = self._bin(WATCH, trees)
+            watched = self._bin(WATCH, trees, 1)
             self._watched = WatchedRows(watched[0], watched[1], watched[2], watched[4], n_added)
         n_hashed = sum(max(0, min(65_536 - number, last - first)) for (first, number), (last, _) in _pairs(runs, at))
         return content_hash(bins, plan.mapper.column(), n_hashed, counts), [self._tree_rows.nbytes()]
 
-    def _bin(self, which: str, trees: TreeEnsemble | None) -> tuple[Bins, FloatArray, Any, Any, FloatArray]:
-        """Bins, targets, given weights, weights and raw predictions of training or validation rows."""
+    def _bin(
+        self, which: str, trees: TreeEnsemble | None, n_bags: int
+    ) -> tuple[Bins, FloatArray, Any, Any, FloatArray, list[FloatArray]]:
+        """Bins, targets, given weights, weights, raw predictions and those of bags, of training or validation rows."""
         mapper, base = self._plan.mapper, self._plan.base
         chosen = [part for (kind, _), part in self._rows.items() if kind == which]
-        bins, raws = [], [np.empty((0, len(base)))]
+        bins, raws = [], [(np.empty((0, len(base))), [np.empty((0, len(base)))] * n_bags)]
         for part in chosen:
             if part.table is None:
                 continue
             bins.append(mapper.transform(part.table, self._pool))
-            if trees is None:
-                raws.append(np.repeat(base[None], len(part.y), axis=0))
-            else:
-                raws.append(raw_predict(prepare(trees), base, part.table, 0, trees.n_trees, self._pool))
+            raws.append(start_raw(base, trees, n_bags, part.table, self._pool))
             part.table = None
         empty = mapper.transform(_NoRows(len(mapper.n_bins)), Pool(1))
         narrow = np.concatenate([one.narrow for one in [empty, *bins]])
@@ -471,23 +473,32 @@ class Station:
             given = np.concatenate([np.empty(0), *(part.given for part in filled)])
         if self._plan.weight_scale is not None and which == TRAIN:
             weight = np.concatenate([np.empty(0), *(part.weight for part in filled)])
-        return joined, y, given, weight, np.concatenate(raws)
+        raw = np.concatenate([one for one, _ in raws])
+        bags = [np.concatenate(parts) for parts in zip(*(bags for _, bags in raws), strict=True)]
+        return joined, y, given, weight, raw, [raw] if n_bags == 1 else bags
 
     # -- statistics --------------------------------------------------------------------------------------------------
 
     def _columns(self, which: str) -> tuple[FloatArray, FloatArray, FloatArray | None]:
-        """Targets, raw predictions and weights of all training or validation rows."""
+        """Targets, raw predictions and weights of all training or validation rows.
+
+        Parameters
+        ----------
+        which : str
+            TRAIN, WATCH, or the number of a bag whose raw predictions of the training rows are meant.
+        """
         if not hasattr(self, "_plan"):
             parts = [part for (kind, _), part in self._rows.items() if kind == which and len(part.y)]
             y = np.concatenate([np.empty(0), *(part.y for part in parts)])
             weights = [part.weight for part in parts if part.weight is not None]
             return y, y, np.concatenate(weights) if weights else None
-        if which == TRAIN:
+        if which != WATCH:
             shard = self._tree_rows.shard
-            return shard.data.y, _vector(shard.raw), shard.data.sample_weight
+            raw = shard.raw if which == TRAIN else shard.bags[int(which)]
+            return shard.data.y, as_outputs(raw), shard.data.sample_weight
         if not hasattr(self, "_watched"):
             return np.empty(0), np.empty(0), None
-        return self._watched.y, _vector(self._watched.raw), self._watched.weight
+        return self._watched.y, as_outputs(self._watched.raw), self._watched.weight
 
     def _do_scale(self, which: str, values: Values | None) -> Scale:
         """Scale of values, or of the weights themselves if there are no values."""
@@ -557,8 +568,8 @@ class Station:
 
     # -- iterations --------------------------------------------------------------------------------------------------
 
-    def _do_gradients(self, loss: Loss | None) -> tuple[float, float]:
-        return self._tree_rows.gradients(loss or self._plan.loss)
+    def _do_gradients(self, loss: Loss | None, bag: int) -> tuple[float, float]:
+        return self._tree_rows.gradients(loss or self._plan.loss, bag)
 
     def _do_begin_tree(self, *arguments: Any) -> Any:
         return self._tree_rows.begin(*arguments)
@@ -593,7 +604,11 @@ class Station:
         rows.rewind(n_trees)
         for number, tree in trees:
             if number == rows.n_added < n_trees:
-                self._walk(tree, features, rows.shard.bins, rows.shard.raw)
+                shard, n_bags = rows.shard, self._plan.n_bags
+                self._walk(tree, features, shard.bins, shard.raw)
+                if n_bags > 1:
+                    own = replace(tree, value=tree.value * n_bags)
+                    self._walk(own, features, shard.bins, shard.bags[bag_of(number, shard.raw.shape[1], n_bags)])
                 rows.n_added += 1
         self._do_advance([(number, tree) for number, tree in trees if number < n_trees], features)
 
@@ -626,10 +641,6 @@ def _hashes(key: np.uint64, start: int, n: int) -> npt.NDArray[np.uint64]:
 
 def _class_sizes(y: FloatArray, n_classes: int) -> npt.NDArray[np.int64]:
     return np.bincount(y.astype(np.intp), minlength=n_classes)
-
-
-def _vector(raw: FloatArray) -> FloatArray:
-    return raw[:, 0] if raw.shape[1] == 1 else raw
 
 
 def _pairs(runs: list[tuple[int, int]], end: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:

@@ -69,7 +69,7 @@ class TreeRows:
         self._n_features = len(mapper.n_bins)
         self._begin: dict[int, int] = {}
         self._count: dict[int, IntArray] = {}
-        self._start = (n_added, np.empty((0, 0)))
+        self._start: tuple[int, list[FloatArray]] = (n_added, [])
 
     @cached_property
     def _numbers(self) -> npt.NDArray[np.uint64]:
@@ -85,20 +85,28 @@ class TreeRows:
     def nbytes(self) -> int:
         """Bytes of the arrays that stay for the whole fit."""
         shard = self.shard
-        arrays = (
+        bags = shard.bags if len(shard.bags) > 1 else []
+        arrays: tuple[Any, ...] = (
             *(shard.bins.narrow, shard.bins.wide, shard.data.y, shard.weight, shard.counts, shard.raw, shard.roles),
-            *(shard.packed, shard.rows, shard.spare, shard.g, shard.h, self._start[1]),
+            *(shard.packed, shard.rows, shard.spare, shard.g, shard.h, *bags, *self._start[1]),
         )
         return sum(array.nbytes for array in arrays)
 
     # -- iterations --------------------------------------------------------------------------------------------------
 
-    def gradients(self, loss: Loss) -> tuple[float, float]:
-        """Derivatives at the start of an iteration."""
-        if self.shard.raw.shape[1] > 1:
+    def gradients(self, loss: Loss, bag: int) -> tuple[float, float]:
+        """Derivatives at a bag's raw predictions."""
+        if bag == 0 and self._raws_of_iteration():
             # the trees of an iteration are added one by one, and if a worker is lost on the way all of them are undone
-            self._start = (self.n_added, self.shard.raw.copy())
-        return self.shard.block_gradients(loss)
+            self._start = (self.n_added, [raw.copy() for raw in self._raws_of_iteration()])
+        return self.shard.block_gradients(loss, bag)
+
+    def _raws_of_iteration(self) -> list[FloatArray]:
+        """Raw predictions that change in an iteration, where that is more than one tree."""
+        shard = self.shard
+        if len(shard.bags) > 1:
+            return [shard.raw, *shard.bags]
+        return [shard.raw] if shard.raw.shape[1] > 1 else []
 
     def begin(self, draw: Draw, output: int, units: Sequence[float]) -> tuple[IntArray, IntArray]:
         """Begin a tree; see `Shard.begin_tree`."""
@@ -117,8 +125,9 @@ class TreeRows:
     def rewind(self, n_trees: int) -> None:
         """Undo the trees of an iteration that was not finished."""
         if self.n_added > n_trees:
-            self.n_added, raw = self._start
-            self.shard.raw[:] = raw
+            self.n_added, before = self._start
+            for raw, was in zip(self._raws_of_iteration(), before, strict=True):
+                raw[:] = was
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 
@@ -221,7 +230,7 @@ class TreeRows:
         rows = np.concatenate([rows for _, rows in pieces])
         leaf = np.repeat([leaf for leaf, _ in pieces], [len(rows) for _, rows in pieces])
         units: Any = shard.weight_units
-        return shard.data.y[rows] - shard.raw[rows, output], leaf, None if units is None else units[rows]
+        return shard.data.y[rows] - shard.bag[rows, output], leaf, None if units is None else units[rows]
 
 
 def _built(build: int) -> list[int]:

@@ -119,6 +119,20 @@ class TreeEnsemble:
             **cut,
         )
 
+    def take(self, trees: npt.NDArray[np.int64]) -> TreeEnsemble:
+        """The ensemble of some of the trees, by number."""
+        size = np.diff(self.tree_start)[trees]
+        start = np.concatenate([[0], np.cumsum(size)])
+        nodes = np.arange(start[-1]) + np.repeat(self.tree_start[trees] - start[:-1], size)
+        return TreeEnsemble(
+            n_features=self.n_features,
+            base=self.base,
+            tree_start=start,
+            output=self.output[trees],
+            sets=self.sets,
+            **{name: getattr(self, name)[nodes] for name in _NODE_ARRAYS},
+        )
+
     def validate(self) -> TreeEnsemble:
         """Raise ValueError unless every array is what a kernel may rely on; returns self."""
         n = self.n_nodes

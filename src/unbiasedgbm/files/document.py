@@ -11,13 +11,14 @@ from unbiasedgbm.files import fields
 from unbiasedgbm.files.trees import trees_from_dict, trees_to_dict
 from unbiasedgbm.frames import Schema
 from unbiasedgbm.model import FittedModel
+from unbiasedgbm.parameters import MAX_BAGS
 from unbiasedgbm.training.booster import Progress
 from unbiasedgbm.training.evidence import N_BUCKETS, EvidenceMemory
 
 _MAX_ITERATIONS = 2**31 - 1
 _TRAINING = {
-    "seed", "n_outputs", "n_iterations", "best_iteration", "idle", "start_dispersion", "importance", "n_splits",
-    "memories", "fingerprint",
+    "seed", "n_outputs", "n_iterations", "best_iteration", "idle", "start_dispersion", "start_squares", "importance",
+    "n_splits", "n_bags", "memories", "fingerprint",
 }  # fmt: skip
 
 
@@ -30,10 +31,12 @@ def model_to_dict(model: FittedModel) -> dict[str, Any]:
         "training": {
             "seed": model.seed,
             "n_outputs": model.n_outputs,
+            "n_bags": model.n_bags,
             "n_iterations": progress.n_iterations,
             "best_iteration": model.n_iterations,
             "idle": progress.idle,
             "start_dispersion": fields.plain_number(progress.start_dispersion),
+            "start_squares": progress.start_squares,
             "importance": progress.importance,
             "n_splits": progress.n_splits,
             "memories": [_memory_to_dict(memory) for memory in progress.memories],
@@ -64,11 +67,11 @@ def model_from_dict(data: Any) -> FittedModel:
     training = fields.mapping(data["training"], "training", _TRAINING)
     n_outputs = fields.integer(training["n_outputs"], "n_outputs", 1, _MAX_ITERATIONS)
     n_iterations = fields.integer(training["n_iterations"], "n_iterations", 0, _MAX_ITERATIONS)
-    n_trees = n_outputs * n_iterations
+    n_each = n_outputs * fields.integer(training["n_bags"], "n_bags", 1, MAX_BAGS)
     model = FittedModel(
         schema=schema,
-        ensemble=trees_from_dict(data["trees"], schema, n_outputs, n_trees),
-        progress=_progress(training, schema.n_features, n_outputs, n_iterations),
+        ensemble=trees_from_dict(data["trees"], schema, n_outputs, n_each * n_iterations),
+        progress=_progress(training, schema.n_features, n_outputs, n_each, n_iterations),
         seed=fields.integer(training["seed"], "seed", 0, 2**63 - 1),
         n_iterations=fields.integer(training["best_iteration"], "best_iteration", 0, n_iterations),
         history=_history(data["history"], n_iterations),
@@ -94,10 +97,10 @@ def _memory_to_dict(memory: EvidenceMemory) -> dict[str, Any]:
     return {"n_trees": memory.n_trees, "mean": memory.mean, "square": memory.square}
 
 
-def _progress(training: Any, n_features: int, n_outputs: int, n_iterations: int) -> Progress:
+def _progress(training: Any, n_features: int, n_outputs: int, n_each: int, n_iterations: int) -> Progress:
     size = n_features + N_BUCKETS
     memories = []
-    for entry in fields.sequence(training["memories"], "memories", n_outputs):
+    for entry in fields.sequence(training["memories"], "memories", n_each):
         entry = fields.mapping(entry, "memories", {"n_trees", "mean", "square"})
         n_trees = fields.integer(entry["n_trees"], "n_trees", 0, n_iterations)
         mean, square = (fields.floats(entry[name], name, size) for name in ("mean", "square"))
@@ -109,6 +112,7 @@ def _progress(training: Any, n_features: int, n_outputs: int, n_iterations: int)
         importance=fields.floats(training["importance"], "importance", n_features),
         n_splits=fields.integers(training["n_splits"], "n_splits", 0, 2**62, n_features),
         start_dispersion=fields.number(training["start_dispersion"], "start_dispersion"),
+        start_squares=fields.floats(training["start_squares"], "start_squares", n_outputs, finite=False),
     )
 
 

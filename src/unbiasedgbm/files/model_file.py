@@ -15,7 +15,7 @@ from unbiasedgbm.parameters import check_parameters
 from unbiasedgbm.training.splitting import SPLIT_RULES
 
 FORMAT = "unbiasedgbm-model"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 # A file may ask for threads, but not for a flood of them.
 _MAX_THREADS = 4096
@@ -123,6 +123,8 @@ def _read_estimator(data: dict[str, Any]) -> Any:
             f"({__version__}) reads formats up to {FORMAT_VERSION}. Install a newer one"
         )
     fields.mapping(data, "file", _KEYS)
+    if version < 2:
+        data = _from_format_1(data)
     fields.text(data["library_version"], "library_version")
     estimator = _class(data["estimator"])(**_read_parameters(data["parameters"], _class(data["estimator"])))
     model = model_from_dict({key: data[key] for key in ("table", "trees", "training", "history")})
@@ -135,6 +137,17 @@ def _read_estimator(data: dict[str, Any]) -> Any:
     if estimator._make_loss().n_outputs != model.n_outputs:
         raise ModelFileError("'n_outputs' does not fit the loss and the classes")
     return estimator._accept(model, data["split_rule"])
+
+
+def _from_format_1(data: dict[str, Any]) -> dict[str, Any]:
+    """A document of format 1, which knew of one chain of trees only, in format 2."""
+    training = fields.mapping(data["training"], "training")
+    n_outputs = fields.integer(training.get("n_outputs"), "n_outputs", 1, 2**16)
+    return {
+        **data,
+        "parameters": {**fields.mapping(data["parameters"], "parameters"), "n_bags": 1},
+        "training": {**training, "n_bags": 1, "start_squares": ["nan"] * n_outputs},
+    }
 
 
 def _read_parameters(data: Any, cls: type) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from unbiasedgbm.exact import fixed_unit
 from unbiasedgbm.kernels import hash_key
 from unbiasedgbm.losses import Loss
 from unbiasedgbm.threads import Pool
-from unbiasedgbm.training.evidence import EvidenceMemory
+from unbiasedgbm.training.evidence import N_BUCKETS, EvidenceMemory
 from unbiasedgbm.training.gradients import Packing, choose_packing, count_bits, drawn_bound, exponential_table
 from unbiasedgbm.training.grower import (
     ASK_HISTOGRAM,
@@ -57,12 +57,15 @@ class Progress:
     n_iterations : int
     idle : int
         Iterations in a row in which no root could be split.
-    memories : list of EvidenceMemory, one an output
+    memories : list of EvidenceMemory
+        Of each bag and output, outputs of a bag together: as many as an iteration has trees.
     importance : ndarray of shape (p,), float64
         Sum of the acceptance scores of each feature's splits, rejected candidates included.
     n_splits : ndarray of shape (p,), int64
     start_dispersion : float
         Dispersion before the first iteration, where it is measured once and for all; NaN where it was not.
+    start_squares : ndarray of shape (n_outputs,), float64
+        Sum of the squared gradients of each output before the first iteration; NaN where it was not measured.
     """
 
     n_iterations: int
@@ -70,18 +73,26 @@ class Progress:
     memories: list[EvidenceMemory]
     importance: FloatArray
     n_splits: npt.NDArray[np.int64]
-    start_dispersion: float = math.nan
+    start_dispersion: float
+    start_squares: FloatArray
 
     @classmethod
-    def start(cls, n_features: int, n_outputs: int) -> Progress:
+    def start(cls, n_features: int, n_outputs: int, n_bags: int) -> Progress:
         """Before the first iteration."""
-        memories = [EvidenceMemory.empty(n_features) for _ in range(n_outputs)]
-        return cls(0, 0, memories, np.zeros(n_features), np.zeros(n_features, np.int64))
+        memories = [EvidenceMemory.empty(n_features) for _ in range(n_bags * n_outputs)]
+        importance, n_splits = np.zeros(n_features), np.zeros(n_features, np.int64)
+        return cls(0, 0, memories, importance, n_splits, math.nan, np.full(n_outputs, math.nan))
 
     def copy(self) -> Progress:
         """A progress of its own."""
         memories = [memory.copy() for memory in self.memories]
-        return replace(self, memories=memories, importance=self.importance.copy(), n_splits=self.n_splits.copy())
+        return replace(
+            self,
+            memories=memories,
+            importance=self.importance.copy(),
+            n_splits=self.n_splits.copy(),
+            start_squares=self.start_squares.copy(),
+        )
 
 
 class Tops(NamedTuple):
@@ -114,6 +125,9 @@ class GrownTree:
 class Booster:
     """Grows trees one iteration at a time.
 
+    With `n_bags` > 1, as many chains of trees grow side by side, each from its own raw predictions and with its own
+    roles; the model is their mean, so the trees of a chain enter it divided by `n_bags`.
+
     Parameters
     ----------
     parameters : TrainingParameters
@@ -143,6 +157,8 @@ class Booster:
         self._memory = Workspace(self.parameters, self.rows.layout, self.mapper, self.features, self.groups, self.pool)
         self._code = SPLIT_RULES[self.parameters.split_rule]
         self._max_draw = float(exponential_table().max()) if self.rows.layout.drawn else 1.0
+        # features that have anything to cut
+        self._n_useful = max(int((self.mapper.n_bins > 2).sum()), 1)
 
     @property
     def exhausted(self) -> bool:
@@ -150,13 +166,11 @@ class Booster:
         return self.progress.idle >= PATIENCE
 
     def iterate(self) -> list[GrownTree]:
-        """One iteration: a tree for each output, all from the gradients at its start."""
-        n_outputs = self.loss.n_outputs
-        tops = self._gradients()
+        """One iteration: in each bag a tree for each output, all from the gradients at its start."""
         grown = []
-        for output in range(n_outputs):
-            number = self.progress.n_iterations * n_outputs + output
-            grown.append(self._grow_tree(tops, output, number))
+        for bag in range(self.parameters.n_bags):
+            tops = self._gradients(bag)
+            grown += [self._grow_tree(tops, bag, output) for output in range(self.loss.n_outputs)]
         self.progress.n_iterations += 1
         split = any(len(tree.node) > 1 for tree in grown)
         self.progress.idle = 0 if split else self.progress.idle + 1
@@ -164,9 +178,9 @@ class Booster:
 
     # -- gradients ---------------------------------------------------------------------------------------------------
 
-    def _gradients(self) -> Tops:
-        """Derivatives of the loss at the current raw predictions."""
-        max_g, max_h = self.rows.gradients(self.loss)
+    def _gradients(self, bag: int) -> Tops:
+        """Derivatives of the loss at a bag's raw predictions."""
+        max_g, max_h = self.rows.gradients(self.loss, bag)
         # float32 rounding may have gone up
         max_g, max_h = max_g * 1.000001, max_h * 1.000001
         if not (max_g < _MAX_GRADIENT and max_h < _MAX_GRADIENT):
@@ -175,19 +189,21 @@ class Booster:
 
     # -- one tree ----------------------------------------------------------------------------------------------------
 
-    def _grow_tree(self, tops: Tops, output: int, number: int) -> GrownTree:
+    def _grow_tree(self, tops: Tops, bag: int, output: int) -> GrownTree:
         """Roles, packed gradients, growth, leaf values, update."""
-        memory, parameters = self._memory, self.parameters
+        memory, parameters, memories = self._memory, self.parameters, self.progress.memories
+        place = bag * self.loss.n_outputs + output
+        number = self.progress.n_iterations * len(memories) + place
         counts, sums = self._begin_tree(tops, output, number)
         packing = self._pack(tops, sums, output, number)
         dispersion = self._dispersion(sums)
         rule = self._rule(packing, tops, dispersion, number)
-        evidence = self._evidence(output)
+        evidence = self._evidence(memories[place], output, sums, rule)
         memory.draw_columns(parameters, number)
         start_tree(counts, memory.nodes, memory.free, memory.state)
         self._answer_questions(rule, evidence, number)
         if parameters.split_rule == "evidence":
-            self.progress.memories[output].learn(evidence.found)
+            memories[place].learn(evidence.found)
         return self._finish(tops, output, packing, dispersion)
 
     def _begin_tree(self, tops: Tops, output: int, number: int) -> tuple[list[int], Sums]:
@@ -254,9 +270,20 @@ class Booster:
             node_key=hash_key(parameters.seed, _STREAM_NODES, number),
         )
 
-    def _evidence(self, output: int) -> Evidence:
-        """What earlier trees say, and room for what this one finds."""
-        bonus = self.progress.memories[output].bonus()
+    def _evidence(self, memory: EvidenceMemory, output: int, sums: Sums, rule: Rule) -> Evidence:
+        """What earlier trees say, and room for what this one finds.
+
+        The best of p useless features scores higher than one of them, by about the logarithm of p in units of the mean
+        of one. A split has to make up for that as far as the target is still unexplained: where nearly all of it is
+        explained, little of what is left is noise.
+        """
+        bonus = memory.bonus()
+        if self._code == EVIDENCE:
+            start = self.progress.start_squares
+            if math.isnan(start[output]):
+                start[output] = sums.g2
+            unexplained = min(sums.g2 / max(float(start[output]), 1e-300), 1.0)
+            bonus[-N_BUCKETS:] -= rule.null_mean * math.log(self._n_useful) * unexplained
         return Evidence(bonus, np.zeros_like(bonus))
 
     def _answer_questions(self, rule: Rule, evidence: Evidence, number: int) -> None:
@@ -308,7 +335,7 @@ class Booster:
         scale = packing.h_scale / packing.g_scale
         leaf_value = np.clip(leaf_value, node["low"][leaf] * scale, node["high"][leaf] * scale)
         value = np.zeros(m)
-        value[leaf] = self.parameters.learning_rate * leaf_value
+        value[leaf] = self.parameters.learning_rate * leaf_value / self.parameters.n_bags
         self.rows.add(memory, leaf, output, value[leaf])
         self._count_importance(node, dispersion)
         return self._export(node, value, output)
@@ -328,6 +355,7 @@ class Booster:
         worth = node["worth"][counted]
         if self._code == EVIDENCE:
             worth = 0.5 * dispersion * worth
+        worth = worth / self.parameters.n_bags
         p = len(self.features)
         self.progress.importance += np.bincount(feature[counted], worth, p)
         self.progress.n_splits += np.bincount(feature[made], minlength=p)

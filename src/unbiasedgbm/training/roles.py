@@ -17,6 +17,9 @@ DEFAULT_RATIO: dict[str, tuple[float, float, float]] = {
     "standard": (1, 0, 0),
 }
 
+# Chains of trees of each rule. One draw of roles is one of many; the default takes the mean over three.
+DEFAULT_BAGS = {rule: 3 if rule == "evidence" else 1 for rule in DEFAULT_RATIO}
+
 
 def role_shares(split_rule: str, role_ratio: Sequence[float] | None) -> npt.NDArray[np.float64]:
     """Shares of the rows that search, judge and accept, summing to 1, shape (3,).

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -171,15 +172,39 @@ def make_booster(
     features = make_features(mapper, constraints.monotone, content)
     if before is None:
         base = loss.start(rows.y, weight)
-        raw = np.repeat(base[None], len(rows.y), axis=0)
-        progress = Progress.start(schema.n_features, loss.n_outputs)
+        progress = Progress.start(schema.n_features, loss.n_outputs, parameters.n_bags)
     else:
-        ensemble, progress = before[0], before[1].copy()
-        base = ensemble.base
-        raw = raw_predict(prepare(ensemble), base, table, 0, ensemble.n_trees, pool)
-    shard = Shard(TrainingData(bins, rows.y, weight, counts), raw, make_layout(parameters, mapper), pool)
+        base, progress = before[0].base, before[1].copy()
+    raw, bags = start_raw(base, None if before is None else before[0], parameters.n_bags, table, pool)
+    shard = Shard(TrainingData(bins, rows.y, weight, counts), raw, bags, make_layout(parameters, mapper), pool)
     booster = Booster(parameters, loss, shard, mapper, features, constraints.groups, progress, pool)
     return booster, shard, base
+
+
+def start_raw(
+    base: FloatArray, trees: TreeEnsemble | None, n_bags: int, table: Table, pool: Pool
+) -> tuple[FloatArray, list[FloatArray]]:
+    """Raw predictions of a table's rows so far, shape (n, n_outputs), and those of each bag."""
+    if trees is None:
+        raw = np.repeat(base[None], table.n_rows, axis=0)
+        bags = [raw.copy() for _ in range(n_bags)]
+    else:
+        raw = raw_predict(prepare(trees), base, table, 0, trees.n_trees, pool)
+        chains = [_chain(trees, bag, n_bags) for bag in range(n_bags)]
+        bags = [raw_predict(prepare(chain), base, table, 0, chain.n_trees, pool) for chain in chains]
+    return raw, [raw] if n_bags == 1 else bags
+
+
+def _chain(trees: TreeEnsemble, bag: int, n_bags: int) -> TreeEnsemble:
+    """The trees of one bag as a model of their own."""
+    number = np.arange(trees.n_trees)
+    own = trees.take(number[bag_of(number, trees.n_outputs, n_bags) == bag])
+    return replace(own, value=own.value * n_bags)
+
+
+def bag_of(number: Any, n_outputs: int, n_bags: int) -> Any:
+    """Bag of a tree by its number: an iteration has the trees of all outputs of the first bag, then of the next."""
+    return number // n_outputs % n_bags
 
 
 def watch(rows: Rows, booster: Booster, base: FloatArray, before: TreeEnsemble | None) -> Validation:

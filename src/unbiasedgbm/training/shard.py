@@ -97,6 +97,8 @@ class Shard:
     data : TrainingData
     raw : ndarray of shape (n, n_outputs), float64
         Raw predictions so far; advanced by every tree.
+    bags : list of ndarrays of shape (n, n_outputs), float64
+        The same of each bag; with one bag, ``raw`` itself.
     layout : Layout
     pool : Pool
     runs : sequence of (first row here, its number among all rows), default=((0, 0),)
@@ -109,13 +111,15 @@ class Shard:
         self,
         data: TrainingData,
         raw: FloatArray,
+        bags: list[FloatArray],
         layout: Layout,
         pool: Pool,
         runs: Sequence[tuple[int, int]] = ((0, 0),),
         weight_scale: Scale | None = None,
     ) -> None:
         n, n_outputs = raw.shape
-        self.data, self.raw, self.layout, self.pool = data, raw, layout, pool
+        self.data, self.raw, self.bags, self.layout, self.pool = data, raw, bags, layout, pool
+        self.bag = bags[0]
         self.n, self._weight_scale = n, weight_scale
         self.n_rows = n if data.counts is None else int(data.counts.sum(dtype=np.int64))
         self.bins = data.bins
@@ -142,15 +146,18 @@ class Shard:
 
     # -- an iteration ------------------------------------------------------------------------------------------------
 
-    def gradients(self, loss: Loss) -> tuple[float, float]:
-        """Derivatives of the loss at the current raw predictions; returns the largest |g| and h, unweighted."""
-        raw = self._outputs()
-        loss.prepare(self.data.y, raw, self.data.sample_weight)
-        return self.block_gradients(loss)
+    def gradients(self, loss: Loss, bag: int) -> tuple[float, float]:
+        """Derivatives of the loss at a bag's raw predictions; returns the largest |g| and h, unweighted.
 
-    def block_gradients(self, loss: Loss) -> tuple[float, float]:
+        The trees that follow belong to this bag.
+        """
+        loss.prepare(self.data.y, as_outputs(self.bags[bag]), self.data.sample_weight)
+        return self.block_gradients(loss, bag)
+
+    def block_gradients(self, loss: Loss, bag: int) -> tuple[float, float]:
         """`gradients` of a loss that is prepared, by blocks of rows."""
-        y, raw = self.data.y, self._outputs()
+        self.bag = self.bags[bag]
+        y, raw = self.data.y, as_outputs(self.bag)
 
         def work(begin: int, end: int) -> tuple[float, float]:
             top_g, top_h = loss.bounds or (0.0, 0.0)
@@ -168,17 +175,13 @@ class Shard:
         tops = self.pool.run(work, self.blocks)
         return max(top[0] for top in tops), max(top[1] for top in tops)
 
-    def _outputs(self) -> FloatArray:
-        """Raw predictions as losses want them: a vector where there is one output."""
-        return self.raw[:, 0] if self.raw.shape[1] == 1 else self.raw
-
     def statistics(self) -> RowStatistics:
         """Statistics of all rows."""
-        return RowStatistics(self.data.y, self._outputs(), self.data.sample_weight)
+        return RowStatistics(self.data.y, as_outputs(self.raw), self.data.sample_weight)
 
     def measure(self, metric: Metric) -> float:
         """A metric of all rows."""
-        return metric.compute(self.data.y, self._outputs(), self.data.sample_weight)
+        return metric.compute(self.data.y, as_outputs(self.raw), self.data.sample_weight)
 
     # -- a tree ------------------------------------------------------------------------------------------------------
 
@@ -362,7 +365,7 @@ class Shard:
             if end == begin:
                 return 0.0
             chosen = self.rows[begin:end]
-            residual = self.data.y[chosen] - self.raw[chosen, output]
+            residual = self.data.y[chosen] - self.bag[chosen, output]
             return weighted_quantile(residual, None if self.weight_units is None else self.weight_units[chosen], level)
 
         begin, end = _ranges(memory, leaf, 3)
@@ -399,11 +402,15 @@ class Shard:
         """`add` for ranges of the sorted rows."""
         owner, begins, ends = self._chunks(begin, end)
         values = value if owner is None else np.repeat(value, np.diff(np.append(owner, len(begins))))
-        flat, step = self.raw.reshape(-1), self.raw.shape[1]
+        # what the bag adds is computed from what the model adds: a model that goes on knows nothing else
+        added = [(self.raw, values)]
+        if len(self.bags) > 1:
+            added.append((self.bag, values * len(self.bags)))
         self.pool.run(
             add_values,
             [
-                (flat, output, step, self.rows, begins, ends, values, first, last)
+                (raw.reshape(-1), output, raw.shape[1], self.rows, begins, ends, value, first, last)
+                for raw, value in added
                 for first, last in self._groups(len(begins))
             ],
         )
@@ -432,6 +439,11 @@ class Shard:
         if self.pool.n_threads == 1 or self.n < 4 * BLOCK_ROWS:
             return [(0, n_chunks)]
         return self.pool.blocks(n_chunks, 1)
+
+
+def as_outputs(raw: FloatArray) -> FloatArray:
+    """Raw predictions as losses want them: a vector where there is one output."""
+    return raw[:, 0] if raw.shape[1] == 1 else raw
 
 
 def _ranges(memory: Workspace, leaf: npt.NDArray[np.intp], n_roles: int) -> tuple[IntArray, IntArray]:

@@ -60,6 +60,7 @@ class TrainingParameters:
     subsample: float
     colsample_bytree: float
     colsample_bynode: float
+    n_bags: int
     seed: int
 
 
@@ -80,8 +81,11 @@ class Rows(Protocol):
     rows: npt.NDArray[np.uint32]
     spare: npt.NDArray[np.uint32]
 
-    def gradients(self, loss: Loss) -> tuple[float, float]:
-        """Derivatives at the current raw predictions; returns the largest |g| and h, unweighted."""
+    def gradients(self, loss: Loss, bag: int) -> tuple[float, float]:
+        """Derivatives at a bag's raw predictions; returns the largest |g| and h, unweighted.
+
+        The trees that follow belong to this bag.
+        """
 
     def begin_tree(self, draw: Draw, output: int, units: Sequence[float]) -> tuple[IntArray, IntArray]:
         """Draw roles, add up gradients; returns rows of each role, and the sums."""
@@ -104,7 +108,7 @@ class Rows(Protocol):
         """A quantile of every leaf's residuals."""
 
     def add(self, memory: Workspace, leaf: npt.NDArray[np.intp], output: int, value: FloatArray) -> None:
-        """Add leaves' values to raw predictions."""
+        """Add leaves' values to raw predictions, and so many times as there are bags to those of the bag."""
 
     def measure(self, metric: Metric) -> float:
         """A metric at the current raw predictions."""

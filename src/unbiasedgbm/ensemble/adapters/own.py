@@ -23,6 +23,7 @@ from unbiasedgbm.ensemble.adapters.neutral import (
 from unbiasedgbm.ensemble.predict import leaves, prepare
 from unbiasedgbm.ensemble.trees import TreeEnsemble
 from unbiasedgbm.losses import Loss
+from unbiasedgbm.model import FittedModel
 from unbiasedgbm.threads import Pool, effective_n_jobs
 
 
@@ -37,7 +38,7 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None) -> TreeModel:
     return TreeModel(
         library="unbiasedgbm",
         version=__version__,
-        trees=tuple(_tree(ensemble, number) for number in range(ensemble.n_trees)),
+        trees=tuple(_tree(model._model, ensemble, number) for number in range(ensemble.n_trees)),
         n_outputs=n_outputs,
         feature_names=tuple(str(name) for name in names),
         loss=model._make_loss() if loss is None else as_loss(loss, n_outputs),
@@ -85,7 +86,7 @@ def _part(ensemble: TreeEnsemble, first: int, last: int) -> TreeEnsemble:
     )
 
 
-def _tree(ensemble: TreeEnsemble, number: int) -> Tree:
+def _tree(model: FittedModel, ensemble: TreeEnsemble, number: int) -> Tree:
     """One tree of the ensemble. Its scores are not gains of the training rows, so none are handed over."""
     begin, end = int(ensemble.tree_start[number]), int(ensemble.tree_start[number + 1])
     left = ensemble.left[begin:end].copy()
@@ -95,7 +96,8 @@ def _tree(ensemble: TreeEnsemble, number: int) -> Tree:
         source=ensemble.feature[begin:end].astype(np.int32),
         value=np.where(left < 0, ensemble.value[begin:end], 0.0)[:, None],
         outputs=(int(ensemble.output[number]),),
-        iteration=number // ensemble.n_outputs,
+        iteration=number // model.n_trees_each,
+        share=1.0 / model.n_bags,
     )
 
 

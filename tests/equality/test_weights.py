@@ -85,7 +85,7 @@ def test_the_scale_of_weights_is_a_scale_of_lambda(scale, rule):
 def test_evidence_does_not_care_for_the_scale_of_weights():
     X, y = mixed_table(500, 1)
     c = (y > 1).astype(int)
-    options = {"n_estimators": 30, "min_child_weight": 0.0, "n_jobs": 1}
+    options = {"n_estimators": 30, "learning_rate": 0.04, "n_bags": 1, "min_child_weight": 0.0, "n_jobs": 1}
     plain = UnbiasedGBMClassifier(reg_lambda=1.0, **options).fit(X, c)
     scaled = UnbiasedGBMClassifier(reg_lambda=0.3, **options).fit(X, c, sample_weight=np.full(500, 0.3))
     for k, tolerance in ((2, 1e-9), (30, 0.3)):

@@ -43,7 +43,13 @@ def test_node_sizes_count_twice():
         memory.learn(np.full(1 + N_BUCKETS, x) * 0.3)
     bonus = memory.bonus()
     assert bonus[0] == 2.0
-    np.testing.assert_array_equal(bonus[1:], 4.0)
+    np.testing.assert_array_equal(bonus[1:], 12.0)
+    memory = EvidenceMemory.empty(1)
+    for x in (1.0, -2.0, 3.0, 2.0, -1.5, 2.5):
+        memory.learn(np.full(1 + N_BUCKETS, x))
+    bonus = memory.bonus()
+    assert 0.5 < bonus[0] < 2.0
+    np.testing.assert_allclose(bonus[1:], 2.0 * bonus[0])
 
 
 @pytest.mark.parametrize("x", [0.0, 3.0, 1e-200, 1e150])

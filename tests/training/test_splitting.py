@@ -17,14 +17,14 @@ def grow_and_check(boosted, n_trees=1):
         importance_before = boosted.progress.importance.copy()
         g, h = boosted.loss.gradients(boosted.rows.data.y, boosted.rows.raw[:, 0].copy())
         raw_before = boosted.rows.raw[:, 0].copy()
+        grown = boosted.iterate()[0]
         w = 1.0 if boosted.rows.data.sample_weight is None else boosted.rows.data.sample_weight
-        squares = ((w * g) ** 2).sum()
+        squares = ((w * boosted.rows.g[0].astype(np.float64)) ** 2).sum()
         first_squares = squares if first_squares is None else first_squares
         if boosted.parameters.split_rule == "evidence":
             # the best of p useless features: log p times the mean of one, as far as the target is unexplained
             useful = sum(len(np.unique(bins_of(boosted, j))) > 1 for j in range(len(boosted.features)))
             bonus[-32:] -= 2.0 * np.log(useful) * min(squares / first_squares, 1.0)
-        grown = boosted.iterate()[0]
         twin = Twin(boosted, bonus)
         leaves, found, importance = check_tree(boosted, grown, twin)
         # leaf values: Newton steps from all rows of the tree, without the search's weights

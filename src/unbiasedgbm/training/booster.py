@@ -38,7 +38,7 @@ from unbiasedgbm.training.workspace import Rows, TrainingParameters, Workspace
 
 FloatArray = npt.NDArray[np.float64]
 
-# Iterations without a split at any root after which boosting ends.
+# Trees of each output in a row, of all bags together, whose roots could not be split, after which boosting ends.
 PATIENCE = 30
 
 # Gradients are kept in float32.
@@ -163,7 +163,7 @@ class Booster:
     @property
     def exhausted(self) -> bool:
         """Whether so many iterations in a row found no split that more of them are hopeless."""
-        return self.progress.idle >= PATIENCE
+        return self.progress.idle * self.parameters.n_bags >= PATIENCE
 
     def iterate(self) -> list[GrownTree]:
         """One iteration: in each bag a tree for each output, all from the gradients at its start."""

@@ -25,7 +25,7 @@ from unbiasedgbm.ensemble.trees import TreeEnsemble
 from unbiasedgbm.exceptions import ModelFileError, UnsavedParameterWarning
 from unbiasedgbm.files import atomic, container
 from unbiasedgbm.files.document import to_json
-from unbiasedgbm.files.model_file import estimator_from_dict, estimator_to_dict
+from unbiasedgbm.files.model_file import FORMAT_VERSION, estimator_from_dict, estimator_to_dict
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -218,7 +218,8 @@ def test_loading_a_thousand_trees_is_fast(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3000, 10))
     y = (X[:, 0] * X[:, 1] + rng.normal(size=3000) > 0).astype(int)
-    model = UnbiasedGBMClassifier(n_estimators=1000, split_rule="standard", min_split_gain=-np.inf).fit(X, y)
+    options = {"split_rule": "standard", "num_leaves": 31, "min_split_gain": -np.inf}
+    model = UnbiasedGBMClassifier(n_estimators=1000, **options).fit(X, y)
     assert model.ensemble_.n_trees == 1000
     assert model.ensemble_.n_nodes == 61_000
     model.save_model(tmp_path / "m.json")
@@ -265,7 +266,7 @@ def share_a_child(document):
     ("change", "message"),
     [
         (set_in(("format", "other")), "no model file"),
-        (set_in(("format_version", 2)), "format 2, written by.*Install a newer"),
+        (set_in(("format_version", 3)), "format 3, written by.*Install a newer"),
         (set_in(("format_version", True)), "format_version"),
         (set_in(("estimator", "os.system")), "estimator"),
         (set_in(("extra", 1)), "extra"),
@@ -300,6 +301,9 @@ def share_a_child(document):
         (set_in("training", ("seed", -1)), "seed"),
         (set_in("training", ("memories", [])), "memories"),
         (set_in("training", "importance", (0, [1])), "importance"),
+        (set_in("training", ("n_bags", 2)), "trees|memories"),
+        (set_in("training", ("n_bags", 0)), "n_bags"),
+        (set_in("training", ("start_squares", [])), "start_squares"),
         (set_in("history", ("validation", {"loss": [0.0] * 99})), "history"),
         (set_in("history", ("elsewhere", {})), "history"),
     ],
@@ -473,5 +477,7 @@ def test_golden_files_load_and_predict_as_they_did(path):
 
 def test_there_is_a_golden_file_of_every_format():
     assert {path.name for path in GOLDEN.glob("format-*")} >= {
-        "format-1-binary.json", "format-1-multiclass.json.gz", "format-1-regression.json",
+        f"format-{version}-{name}"
+        for version in range(1, FORMAT_VERSION + 1)
+        for name in ("binary.json", "multiclass.json.gz", "regression.json")
     }  # fmt: skip

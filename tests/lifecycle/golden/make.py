@@ -15,7 +15,7 @@ from unbiasedgbm.files.model_file import FORMAT_VERSION
 HERE = Path(__file__).parent
 
 if __name__ == "__main__":
-    expected = {}
+    expected = json.loads((HERE / "expected.json").read_text())
     probe = mixed_table(20, seed=3)
     for name, (model, _) in models(n=300, n_estimators=4).items():
         stem = f"format-{FORMAT_VERSION}-{name}"

@@ -301,7 +301,7 @@ def share_a_child(document):
         (set_in("training", ("seed", -1)), "seed"),
         (set_in("training", ("memories", [])), "memories"),
         (set_in("training", "importance", (0, [1])), "importance"),
-        (set_in("training", ("n_bags", 2)), "trees|memories"),
+        (set_in("training", ("n_bags", 2)), "n_nodes"),
         (set_in("training", ("n_bags", 0)), "n_bags"),
         (set_in("training", ("start_squares", [])), "start_squares"),
         (set_in("history", ("validation", {"loss": [0.0] * 99})), "history"),

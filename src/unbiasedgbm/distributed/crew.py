@@ -10,7 +10,7 @@ import asyncio
 import concurrent.futures
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,8 +22,6 @@ from distributed.actor import ProxyRPC
 from distributed.protocol import to_serialize
 
 from unbiasedgbm.distributed.station import Below, PartName, Station, Step, merged
-
-Call = concurrent.futures.Future[Any]
 
 # Up to so many stations are asked one by one, which takes the least time; more of them form a tree, so that this
 # process gets one answer, however many there are.
@@ -138,11 +136,11 @@ class Crew:
         """Ask stations, all by default, and merge their answers."""
         asked = list(self.members if members is None else members)
         steps = list(steps)
+        below: list[tuple[Member, Below]] = [(asked[0], _tree(asked))]
         if len(asked) <= _FLAT:
-            calls = [self._call(member, "answer", self.epoch, steps, []) for member in asked]
-        else:
-            calls = [self._call(asked[0], "answer", self.epoch, steps, _tree(asked))]
-        answers = merged(steps, [self._result(call) for call in calls])
+            below = [(member, []) for member in asked]
+        calls = [self._call(member, "answer", self.epoch, steps, rest) for member, rest in below]
+        answers = merged(steps, self._result(*calls))
         self.n_asked += 1
         self.n_bytes += len(asked) * _size(answers)
         return answers
@@ -151,35 +149,39 @@ class Crew:
         """Bin edges of features, a share of them on every station."""
         peers = _addresses(self.members)
         shares = [list(features[k :: len(peers)]) for k in range(len(peers))]
-        asked = [
-            (share, self._call(member, "edges", self.epoch, share, peers, arguments))
-            for share, member in zip(shares, self.members, strict=True)
-            if share
-        ]
-        found = {j: edges for share, call in asked for j, edges in zip(share, self._result(call), strict=True)}
+        asked = [(share, member) for share, member in zip(shares, self.members, strict=True) if share]
+        calls = [self._call(member, "edges", self.epoch, share, peers, arguments) for share, member in asked]
+        found: dict[int, Any] = {}
+        for (share, _), edges in zip(asked, self._result(*calls), strict=True):
+            found |= dict(zip(share, edges, strict=True))
         return [found[j] for j in features]
 
-    def _call(self, member: Member, function: str, *arguments: Any) -> Call:
-        """Call a station's method; the answer comes in another thread."""
+    async def _call(self, member: Member, function: str, *arguments: Any) -> Any:
+        """Call a station's method."""
         client = self.client
+        rpc = client.rpc(member.address) if member.direct else ProxyRPC(client.scheduler, member.address)
+        packed = [to_serialize(argument) for argument in arguments]
+        answer = await rpc.actor_execute(actor=member.future.key, function=function, args=packed, kwargs={})
+        if answer["status"] != "OK":
+            raise answer["exception"]
+        return answer["result"]
 
-        async def call() -> Any:
-            rpc = client.rpc(member.address) if member.direct else ProxyRPC(client.scheduler, member.address)
-            packed = [to_serialize(argument) for argument in arguments]
-            answer = await rpc.actor_execute(actor=member.future.key, function=function, args=packed, kwargs={})
-            if answer["status"] != "OK":
-                raise answer["exception"]
-            return answer["result"]
+    def _start(self, *calls: Coroutine[Any, Any, Any]) -> concurrent.futures.Future[list[Any]]:
+        """Start calls side by side, in the thread of Dask's client."""
 
-        return asyncio.run_coroutine_threadsafe(call(), client.loop.asyncio_loop)
+        async def gather() -> list[Any]:
+            return list(await asyncio.gather(*calls))
 
-    def _result(self, call: Call) -> Any:
-        """An answer, or WorkerLostError; never a wait for a worker that is gone."""
+        return asyncio.run_coroutine_threadsafe(gather(), self.client.loop.asyncio_loop)
+
+    def _result(self, *calls: Coroutine[Any, Any, Any]) -> list[Any]:
+        """Answers to calls, or WorkerLostError; never a wait for a worker that is gone."""
+        started = self._start(*calls)
         while True:
             try:
-                return call.result(timeout=_LOOK_S)
+                return started.result(timeout=_LOOK_S)
             except TimeoutError:
-                if call.done():
+                if started.done():
                     raise
                 known = self.client.nthreads()
                 if any(member.address not in known for member in self.members):
@@ -317,7 +319,7 @@ class Crew:
 
     def _answers(self, member: Member) -> bool:
         try:
-            return bool(self._call(member, "ping").result(timeout=5.0))
+            return bool(self._start(self._call(member, "ping")).result(timeout=5.0)[0])
         except (OSError, RuntimeError, KeyError, TimeoutError):
             return False
 

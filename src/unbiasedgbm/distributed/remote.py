@@ -98,7 +98,9 @@ class RemoteRows:
         self._used = used_cells(plan.mapper, plan.layout)
         self._waiting: list[Step] = []
         self._done: list[GrownTree] = []
+        self._packings: dict[int, Packing] = {}
         # of the tree that is being grown
+        self._packed: tuple[Packing | None, list[Any]] = (None, [])
         self._count_bits = 0
         self._draw_key = np.uint64(0)
         self._paths: dict[int, int] = {}
@@ -194,13 +196,23 @@ class RemoteRows:
         """Draw roles, add up gradients; returns rows of each role, and the sums."""
         self._paths, self._sides, self._hists = {0: 1}, {}, {}
         self._draw_key = draw.node_key
-        counts, sums = self.ask(("begin_tree", (draw, output, units)))[0]
+        steps: list[Step] = [("begin_tree", (draw, output, units))]
+        guess = self._packings.get(output)
+        if guess is not None:
+            # scales are powers of two, most often those of the tree before; if so, this saves a round
+            steps += [("pack", (draw, output, guess)), ("histogram", (1,))]
+        (counts, sums), *packed = self.ask(*steps)
+        self._packed = (guess, packed)
         return counts, sums
 
-    def pack(self, output: int, key: np.uint64, packing: Packing) -> IntArray:
+    def pack(self, draw: Draw, output: int, packing: Packing) -> IntArray:
         """Pack gradients; returns the sums of what was packed."""
         self._count_bits = packing.count_bits
-        totals, self._hists[1] = self.ask(("pack", (output, key, packing)), ("histogram", (1,)))
+        self._packings[output] = packing
+        guess, packed = self._packed
+        if guess != packing:
+            packed = self.ask(("pack", (draw, output, packing)), ("histogram", (1,)))
+        totals, self._hists[1] = packed
         return totals
 
     def partition(self, memory: Workspace, node: int) -> None:

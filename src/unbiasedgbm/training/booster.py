@@ -194,45 +194,46 @@ class Booster:
         memory, parameters, memories = self._memory, self.parameters, self.progress.memories
         place = bag * self.loss.n_outputs + output
         number = self.progress.n_iterations * len(memories) + place
-        counts, sums = self._begin_tree(tops, output, number)
-        packing = self._pack(tops, sums, output, number)
+        draw = self._draw(number)
+        counts, sums = self._begin_tree(draw, tops, output)
+        packing = self._pack(draw, tops, sums, output)
         dispersion = self._dispersion(sums)
         rule = self._rule(packing, tops, dispersion, number)
         evidence = self._evidence(memories[place], output, sums, rule)
         memory.draw_columns(parameters, number)
         start_tree(counts, memory.nodes, memory.free, memory.state)
-        self._answer_questions(rule, evidence, number)
+        self._answer_questions(rule, evidence, draw)
         if parameters.split_rule == "evidence":
             memories[place].learn(evidence.found)
         return self._finish(tops, output, packing, dispersion)
 
-    def _begin_tree(self, tops: Tops, output: int, number: int) -> tuple[list[int], Sums]:
-        """Roles of all rows, and Σ|g|, Σh, Σg², Σh² of all rows, weights applied, in fixed point."""
+    def _draw(self, number: int) -> Draw:
+        """Keys of what is random in a tree."""
         parameters = self.parameters
-        draw = Draw(
-            hash_key(parameters.seed, _STREAM_ROLES, 0 if parameters.role_draw == "fit" else number + 1),
-            hash_key(parameters.seed, _STREAM_SAMPLE, number),
-            self._node_key(number),
-            parameters.subsample,
+        return Draw(
+            role_key=hash_key(parameters.seed, _STREAM_ROLES, 0 if parameters.role_draw == "fit" else number + 1),
+            sample_key=hash_key(parameters.seed, _STREAM_SAMPLE, number),
+            pack_key=hash_key(parameters.seed, _STREAM_ROWS, number),
+            node_key=hash_key(parameters.seed, _STREAM_ROLES, number + 1, 1),
+            subsample=parameters.subsample,
         )
+
+    def _begin_tree(self, draw: Draw, tops: Tops, output: int) -> tuple[list[int], Sums]:
+        """Roles of all rows, and Σ|g|, Σh, Σg², Σh² of all rows, weights applied, in fixed point."""
         units = [fixed_unit(top, self.rows.n) for top in (tops.g, tops.h, tops.g**2, tops.h**2)]
         counts, totals = self.rows.begin_tree(draw, output, units)
         return counts.tolist(), Sums(*(float(total) / unit for total, unit in zip(totals, units, strict=True)))
 
-    def _node_key(self, number: int) -> np.uint64:
-        return hash_key(self.parameters.seed, _STREAM_ROLES, number + 1, 1)
-
-    def _pack(self, tops: Tops, sums: Sums, output: int, number: int) -> Packing:
+    def _pack(self, draw: Draw, tops: Tops, sums: Sums, output: int) -> Packing:
         """Pack the gradients of all rows for the split search."""
         rows = self.rows
-        key = hash_key(self.parameters.seed, _STREAM_ROWS, number)
         bits = count_bits(self.parameters.min_samples_leaf)
         room_g, room_h = sums.g, sums.h
         if rows.layout.drawn:
             room_g = drawn_bound(sums.g, sums.g2, tops.g, self._max_draw)
             room_h = drawn_bound(sums.h, sums.h2, tops.h, self._max_draw)
         packing = choose_packing(room_g, room_h, rows.n_rows, bits)
-        sum_g, sum_h = rows.pack(output, key, packing).tolist()
+        sum_g, sum_h = rows.pack(draw, output, packing).tolist()
         if not packing.holds(sum_g, sum_h, rows.n_rows):
             raise AssertionError("packed gradients overflow; this is a bug, please report it")
         return packing
@@ -286,10 +287,10 @@ class Booster:
             bonus[-N_BUCKETS:] -= rule.null_mean * math.log(self._n_useful) * unexplained
         return Evidence(bonus, np.zeros_like(bonus))
 
-    def _answer_questions(self, rule: Rule, evidence: Evidence, number: int) -> None:
+    def _answer_questions(self, rule: Rule, evidence: Evidence, draw: Draw) -> None:
         """Let the grower run, and have done what it asks for."""
         memory, rows = self._memory, self.rows
-        limits = memory.limits(self.parameters, rows, self._node_key(number))
+        limits = memory.limits(self.parameters, rows, draw.node_key)
         while True:
             question = grow(
                 memory.state,

@@ -80,10 +80,13 @@ class Layout(NamedTuple):
 
 
 class Draw(NamedTuple):
-    """Keys of a tree's roles and of the rows that are left out of it."""
+    """Keys of what is random in a tree."""
 
     role_key: np.uint64
     sample_key: np.uint64
+    """Of the rows that are left out."""
+    pack_key: np.uint64
+    """Of rounding, and of the weights of the split search."""
     node_key: np.uint64
     """Of the roles that nodes draw anew."""
     subsample: float
@@ -235,7 +238,7 @@ class Shard:
         )
         return parts.sum(axis=0)
 
-    def pack(self, output: int, key: np.uint64, packing: Packing) -> IntArray:
+    def pack(self, draw: Draw, output: int, packing: Packing) -> IntArray:
         """Pack an output's gradients for the split search; returns Σ|g| and Σh of the packed integers, shape (2,)."""
         totals = np.zeros((len(self.blocks), 2), np.int64)
         self.pool.run(
@@ -247,7 +250,7 @@ class Shard:
                     self.weight,
                     self.counts,
                     self.table,
-                    key,
+                    draw.pack_key,
                     begin,
                     end,
                     offset,

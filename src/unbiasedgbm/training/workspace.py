@@ -90,7 +90,7 @@ class Rows(Protocol):
     def begin_tree(self, draw: Draw, output: int, units: Sequence[float]) -> tuple[IntArray, IntArray]:
         """Draw roles, add up gradients; returns rows of each role, and the sums."""
 
-    def pack(self, output: int, key: np.uint64, packing: Packing) -> IntArray:
+    def pack(self, draw: Draw, output: int, packing: Packing) -> IntArray:
         """Pack gradients; returns the sums of what was packed."""
 
     def partition(self, memory: Workspace, node: int) -> None:

@@ -74,21 +74,26 @@ def distributed(repeats: int, peers: list[str]) -> Iterator[Row]:
                 local = UnbiasedGBMClassifier(**parameters(size), n_jobs=size.threads)
                 UnbiasedGBMClassifier(n_estimators=2, n_jobs=size.threads).fit(table[0][:20_000], table[1][:20_000])
                 calls["local"] = partial(local.fit, *table)
-            before, own = sum(client.run(_cpu).values()), _cpu()
-            alternate({"distributed": calls["distributed"]}, 1)
-            cpu = {"workers": sum(client.run(_cpu).values()) - before, "client": _cpu() - own}
-            if "local" in calls:
-                own = _cpu()
-                calls["local"]()
-                cpu["local"] = _cpu() - own
-            seconds = alternate(calls, repeats if size == _COMPARED else 1)
+            cpu: dict[str, list[float]] = {}
+
+            def counted(name: str, call: Any, cpu: Any = cpu) -> Any:
+                workers, own = sum(client.run(_cpu).values()), _cpu()
+                call()
+                cpu.setdefault("local" if name == "local" else "client", []).append(_cpu() - own)
+                if name != "local":
+                    cpu.setdefault("workers", []).append(sum(client.run(_cpu).values()) - workers)
+
+            seconds = alternate(
+                {name: partial(counted, name, call) for name, call in calls.items()},
+                repeats if size == _COMPARED else 1,
+            )
             row = {
                 **vars(size),
                 "section": "distributed",
                 "model": "DaskUnbiasedGBM",
                 "workers": _WORKERS,
                 "seconds": {name: float(np.median(times)) for name, times in seconds.items()},
-                "cpu_seconds": cpu,
+                "cpu_seconds": {name: float(np.median(times)) for name, times in cpu.items()},
                 "rounds_a_tree": remote.traffic_.questions / size.trees,
                 "bytes_a_tree_and_worker": remote.traffic_.n_bytes / size.trees / len(remote.traffic_.kept),
                 "bytes_a_row": sum(remote.traffic_.kept) / size.rows,

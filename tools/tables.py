@@ -258,9 +258,9 @@ def distributed_state() -> str:
         f"{first['workers']} worker processes of one thread each, on one machine with {found['setting']['cores']} "
         "cores that also ran the scheduler, this process, and other work: "
         f"its load was {first['load']:.0f} at the first row. "
-        "A fit that waits for the slower of two processes many times a tree suffers more from that than one with two "
-        "threads; in processor time, which other work does not change much, the distributed fit took "
-        f"{ratio:.2f} times that of the local one."
+        "A fit that waits for the slower of two processes at every round suffers more from that than one with two "
+        f"threads. In processor time, client and workers together, the distributed fit took {ratio:.2f} times as much "
+        "as the local one."
     )
 
 

@@ -56,7 +56,7 @@ def distributed(repeats: int, peers: list[str]) -> Iterator[Row]:
     def parameters(size: Size) -> Row:
         return {
             "n_estimators": size.trees, "num_leaves": size.leaves, "max_bins": size.bins, "learning_rate": 0.1,
-            "min_split_gain": -np.inf,
+            "min_split_gain": -np.inf, "n_bags": 1,
         }  # fmt: skip
 
     with (

@@ -686,7 +686,8 @@ class UnbiasedGBMRegressor(RegressorMixin, _BaseUnbiasedGBM):
     tweedie_power : float, default=1.5
         Variance power of ``loss="tweedie"``.
     **parameters
-        All others are those of `UnbiasedGBMClassifier`, but for ``class_weight``.
+        All others are those of `UnbiasedGBMClassifier`, but for ``class_weight``; ``min_samples_leaf`` is 3 and
+        ``max_bins`` 255 by default.
 
     Attributes
     ----------
@@ -716,11 +717,11 @@ class UnbiasedGBMRegressor(RegressorMixin, _BaseUnbiasedGBM):
         learning_rate: float = 0.1,
         num_leaves: int = 127,
         max_depth: int | None = None,
-        min_samples_leaf: int = 5,
+        min_samples_leaf: int = 3,
         min_child_weight: float = 1e-3,
         min_split_gain: float = 0.0,
         reg_lambda: float = 1.0,
-        max_bins: int = 128,
+        max_bins: int = 255,
         subsample: float = 1.0,
         colsample_bytree: float = 1.0,
         colsample_bynode: float = 1.0,

@@ -58,7 +58,8 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     from unbiasedgbm.training.roles import DEFAULT_BAGS, role_shares, usable_rule
     from unbiasedgbm.training.workspace import HIST_BYTES
 
-    table = {parameter.name: parameter for parameter in (*CLASSIFIER_PARAMETERS, *REGRESSOR_PARAMETERS)}
+    both = (REGRESSOR_PARAMETERS, CLASSIFIER_PARAMETERS)  # the later ones count
+    table = {one.name: one for parameters in both[:: -1 if n_classes == 1 else 1] for one in parameters}
     unknown = set(params) - set(table)
     if unknown:
         raise TypeError(f"estimate_memory: {min(unknown)!r} is not a parameter of the estimators.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from unbiasedgbm.losses import REGRESSION_LOSSES
@@ -178,6 +178,9 @@ CLASSIFIER_PARAMETERS = (
     Parameter("class_weight", "free", None, "Weights of classes: a mapping, 'balanced', or None."),
 )
 
+# Numbers have more to tell than classes: regression gains by finer cuts and smaller leaves, classification does not.
+_REGRESSOR_DEFAULTS = {"min_samples_leaf": 3, "max_bins": 255}
+
 REGRESSOR_PARAMETERS = (
     Parameter("loss", "free", "squared_error", f"One of {', '.join(REGRESSION_LOSSES)}, or two callables."),
     Parameter("quantile", "float", 0.5, "Level of loss='quantile'.", low=0, high=1),
@@ -200,7 +203,7 @@ REGRESSOR_PARAMETERS = (
         open_low=True,
         open_high=True,
     ),
-    *_SHARED,
+    *(replace(one, default=_REGRESSOR_DEFAULTS.get(one.name, one.default)) for one in _SHARED),
 )
 
 

@@ -83,4 +83,6 @@ def test_importance_of_noise_is_next_to_nothing():
     model = UnbiasedGBMRegressor(n_jobs=1).fit(X, y)
     importance = model.feature_importances_
     assert importance[0] == importance.max() > 0
-    assert np.abs(importance[1:]).max() < 0.05 * importance[0]
+    # noise that was fitted all the same shows as negative
+    assert importance[1:].max() < 0.02 * importance[0]
+    assert importance[1:].min() > -0.1 * importance[0]

@@ -45,7 +45,8 @@ class TestLearning:
         X = rng.normal(size=(1000, 3))
         rate = np.exp(0.7 * X[:, 0] + 0.5 * (X[:, 1] > 0))
         y = rng.poisson(rate) + (0.1 if loss == "gamma" else 0.0)
-        model = UnbiasedGBMRegressor(loss=loss, split_rule=rule, n_estimators=100, n_jobs=1).fit(X, y)
+        options = {"n_estimators": 100, "learning_rate": 0.04, "num_leaves": 31, "n_jobs": 1}
+        model = UnbiasedGBMRegressor(loss=loss, split_rule=rule, **options).fit(X, y)
         objective = model._make_loss()
         raw = model._raw(X, None)
         start = np.full(1000, objective.start(y.astype(float), None)[0])
@@ -130,9 +131,9 @@ class TestStages:
         X, _, c = table
         model = UnbiasedGBMClassifier(n_estimators=4, n_jobs=1).fit(X, c)
         leaf, trees = model.apply(X), model.ensemble_
-        assert leaf.shape == (300, 12)
+        assert leaf.shape == (300, 36)  # four iterations, three bags, three classes
         raw = np.repeat(trees.base[None], 300, axis=0)
-        for t in range(12):
+        for t in range(36):
             raw[:, trees.output[t]] += trees.value[trees.tree_start[t] + leaf[:, t]]
         np.testing.assert_array_equal(raw, model.decision_function(X))
 

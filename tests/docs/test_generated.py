@@ -57,5 +57,7 @@ def test_parameters_are_all_there():
     from unbiasedgbm.parameters import CLASSIFIER_PARAMETERS, REGRESSOR_PARAMETERS
 
     page = (ROOT / "docs" / "reference" / "parameters.md").read_text("utf-8")
-    for parameter in {*CLASSIFIER_PARAMETERS, *REGRESSOR_PARAMETERS}:
-        assert page.count(f"| `{parameter.name}` |") == 1
+    listed = [parameter.name for parameter in {*CLASSIFIER_PARAMETERS, *REGRESSOR_PARAMETERS}]
+    for name in listed:
+        # once, or once for each kind where the defaults differ
+        assert page.count(f"| `{name}` |") == listed.count(name)

@@ -32,7 +32,7 @@ def to_treelite(model: Any) -> Any:
     >>> model = UnbiasedGBMClassifier(n_estimators=10).fit(X, y)
     >>> from unbiasedgbm.export import to_treelite
     >>> to_treelite(model).num_tree
-    10
+    30
     """
     builder_module = require("treelite.model_builder", "to_treelite")
     trees, schema = trees_and_schema(model)

@@ -88,7 +88,7 @@ def test_any_ensemble_is_walked_as_its_words_say(seed):
 
 def test_ranges_of_trees_add_up():
     X, y = mixed_table(300)
-    model = UnbiasedGBMRegressor(n_estimators=10, n_jobs=1).fit(X, y)
+    model = UnbiasedGBMRegressor(n_estimators=10, n_bags=1, n_jobs=1).fit(X, y)
     ensemble, table = model.ensemble_, learn_schema(X, categorical_features=None)[1]
     walk = prepare(ensemble)
     part = raw_predict(walk, ensemble.base, table, 0, 4, Pool(1))

@@ -12,7 +12,9 @@ from unbiasedgbm.ensemble.trees import join
 @pytest.fixture(scope="module")
 def ensemble():
     X, y = mixed_table(400)
-    model = UnbiasedGBMClassifier(n_estimators=6, categorical_features=[4, 5], n_jobs=1)
+    model = UnbiasedGBMClassifier(
+        n_estimators=6, learning_rate=0.04, num_leaves=31, n_bags=1, categorical_features=[4, 5], n_jobs=1
+    )
     return model.fit(X, np.digitize(y, [0, 2])).ensemble_
 
 

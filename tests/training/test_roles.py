@@ -80,9 +80,9 @@ class TestSmallTables:
         assert usable_rule(rule, None, enough, 5) == rule
         assert usable_rule(rule, None, enough - 1, 5) == "standard"
         X, y = mixed_table(enough - 1)
-        model = UnbiasedGBMRegressor(split_rule=rule, n_estimators=5, n_jobs=1).fit(X, y)
+        model = UnbiasedGBMRegressor(split_rule=rule, n_estimators=5, min_samples_leaf=5, n_jobs=1).fit(X, y)
         assert model.split_rule_ == "standard"
-        same = UnbiasedGBMRegressor(split_rule="standard", n_estimators=5, n_jobs=1).fit(X, y)
+        same = UnbiasedGBMRegressor(split_rule="standard", n_estimators=5, min_samples_leaf=5, n_jobs=1).fit(X, y)
         np.testing.assert_array_equal(model.predict(X), same.predict(X))
 
     def test_smaller_leaves_need_fewer_rows(self):
@@ -90,7 +90,7 @@ class TestSmallTables:
 
     def test_weights_count_as_rows(self):
         X, y = mixed_table(40)
-        options = {"n_estimators": 2, "n_jobs": 1}
+        options = {"n_estimators": 2, "min_samples_leaf": 5, "n_jobs": 1}
         assert UnbiasedGBMRegressor(**options).fit(X, y).split_rule_ == "standard"
         assert UnbiasedGBMRegressor(**options).fit(X, y, np.full(40, 2.0)).split_rule_ == "evidence"
 

@@ -13,7 +13,7 @@ from unbiasedgbm.ensemble.trees import join
 def ensemble():
     X, y = mixed_table(400)
     model = UnbiasedGBMClassifier(
-        n_estimators=6, learning_rate=0.04, num_leaves=31, n_bags=1, categorical_features=[4, 5], n_jobs=1
+        n_estimators=6, num_leaves=31, n_bags=1, min_split_gain=-10.0, categorical_features=[4, 5], n_jobs=1
     )
     return model.fit(X, np.digitize(y, [0, 2])).ensemble_
 

@@ -185,14 +185,18 @@ def start_raw(
     base: FloatArray, trees: TreeEnsemble | None, n_bags: int, table: Table, pool: Pool
 ) -> tuple[FloatArray, list[FloatArray]]:
     """Raw predictions of a table's rows so far, shape (n, n_outputs), and those of each bag."""
+    raw = _raw_after(base, trees, table, pool)
+    if n_bags == 1:
+        return raw, [raw]
+    chains = [None if trees is None else _chain(trees, bag, n_bags) for bag in range(n_bags)]
+    return raw, [_raw_after(base, chain, table, pool) for chain in chains]
+
+
+def _raw_after(base: FloatArray, trees: TreeEnsemble | None, table: Table, pool: Pool) -> FloatArray:
+    """Raw predictions of a table's rows by trees, or by none, shape (n, n_outputs)."""
     if trees is None:
-        raw = np.repeat(base[None], table.n_rows, axis=0)
-        bags = [raw.copy() for _ in range(n_bags)]
-    else:
-        raw = raw_predict(prepare(trees), base, table, 0, trees.n_trees, pool)
-        chains = [_chain(trees, bag, n_bags) for bag in range(n_bags)]
-        bags = [raw_predict(prepare(chain), base, table, 0, chain.n_trees, pool) for chain in chains]
-    return raw, [raw] if n_bags == 1 else bags
+        return np.repeat(base[None], table.n_rows, axis=0)
+    return raw_predict(prepare(trees), base, table, 0, trees.n_trees, pool)
 
 
 def _chain(trees: TreeEnsemble, bag: int, n_bags: int) -> TreeEnsemble:
@@ -210,11 +214,7 @@ def bag_of(number: Any, n_outputs: int, n_bags: int) -> Any:
 def watch(rows: Rows, booster: Booster, base: FloatArray, before: TreeEnsemble | None) -> Validation:
     """Rows for a booster to record metrics of."""
     bins = booster.mapper.transform(rows.table, booster.pool)
-    if before is None:
-        raw = np.repeat(base[None], len(rows.y), axis=0)
-    else:
-        raw = raw_predict(prepare(before), base, rows.table, 0, before.n_trees, booster.pool)
-    return Validation(bins, rows.y, rows.sample_weight, raw)
+    return Validation(bins, rows.y, rows.sample_weight, _raw_after(base, before, rows.table, booster.pool))
 
 
 def _product(a: FloatArray | None, b: FloatArray | None) -> FloatArray | None:

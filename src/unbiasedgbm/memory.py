@@ -37,7 +37,7 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     n_classes : int, default=2
         1 for regression. With more than two, every class has raw predictions of its own.
     **params
-        Parameters of the estimator: ``num_leaves``, ``min_samples_leaf``, ``split_rule``, ``role_ratio``, ``n_jobs``
+        Parameters of the estimator: ``num_leaves``, ``min_samples_leaf``, ``split_rule``, ``role_ratio``, ``n_jobs``,
         ``n_estimators`` and ``n_bags`` matter.
 
     Returns
@@ -58,8 +58,8 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     from unbiasedgbm.training.roles import DEFAULT_BAGS, role_shares, usable_rule
     from unbiasedgbm.training.workspace import HIST_BYTES
 
-    both = (REGRESSOR_PARAMETERS, CLASSIFIER_PARAMETERS)  # the later ones count
-    table = {one.name: one for parameters in both[:: -1 if n_classes == 1 else 1] for one in parameters}
+    parameters = REGRESSOR_PARAMETERS if n_classes == 1 else CLASSIFIER_PARAMETERS
+    table = {parameter.name: parameter for parameter in parameters}
     unknown = set(params) - set(table)
     if unknown:
         raise TypeError(f"estimate_memory: {min(unknown)!r} is not a parameter of the estimators.")

@@ -50,7 +50,7 @@ def test_sums_over_rows() -> None:
     shape = tree()
     node, g, h = rows()
     train, total = np.zeros((6, 2)), np.zeros((6, 5), np.int64)
-    units = np.array([1.0, *[2.0**45] * 4])
+    units = np.array([1.0, *[2.0**52] * 4])
     sums.sum_training_rows(node, g, h, shape.order, shape.parent, train)
     sums.add_rows(node[:70], g[:70], h[:70], units, total)
     sums.add_rows(node[70:], g[70:], h[70:], units, total)
@@ -59,7 +59,7 @@ def test_sums_over_rows() -> None:
     for v in (0, 1, 2, 3, 5):
         inside = below(shape, v, node) & (h > 0)
         expected = [inside.sum(), g[inside].sum(), h[inside].sum(), (g * h)[inside].sum(), (h * h)[inside].sum()]
-        np.testing.assert_allclose(held[v], expected, rtol=1e-11)
+        np.testing.assert_allclose(held[v], expected, rtol=1e-12)
         np.testing.assert_allclose(train[v], expected[1:3], rtol=1e-12)
     assert not held[4].any()
 

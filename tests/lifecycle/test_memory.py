@@ -63,6 +63,9 @@ def test_the_estimate_is_within_30_percent_of_the_peak(n, p, n_classes, params):
 def test_estimate_grows_with_what_matters():
     base = estimate_memory(100_000, 20, n_jobs=1)
     assert estimate_memory(1_000_000, 20, n_jobs=1) > 3 * base
+    # the default's trees take as much room as 100,000 rows; with smaller ones it is the rows that count
+    small = {"n_estimators": 500, "num_leaves": 31, "n_bags": 1, "n_jobs": 1}
+    assert estimate_memory(200_000, 20, **small) > 1.5 * estimate_memory(100_000, 20, **small)
     assert estimate_memory(100_000, 200, n_jobs=1) > base
     assert estimate_memory(100_000, 20, n_classes=10, n_jobs=1) > base
     assert estimate_memory(100_000, 20, num_leaves=255, n_jobs=1) > base

@@ -18,7 +18,8 @@ RESULTS = Path(__file__).parent / "results"
 def show(row: dict[str, Any]) -> None:
     """One line for a row of results."""
     if "ratio" in row:
-        what = f"{row['rows']:,} x {row['features']}, {row['leaves']} leaves, {row['threads']} threads"
+        leaves = f", {row['leaves']} leaves" if "leaves" in row else ""
+        what = f"{row['rows']:,} x {row['features']}{leaves}, {row['threads']} threads"
         parts = ", ".join(f"{ratio:.2f} of {name}" for name, ratio in row["ratio"].items())
         goal = f"goal {row['goal']} of {row.get('against', 'LightGBM')}"
         print(f"{row['section']:8} {what:44} {row['model']:22} {parts}  ({goal})", flush=True)

@@ -31,6 +31,25 @@ def make_table(rows: int, features: int, seed: int = 0) -> tuple[np.ndarray, np.
     return X, (rng.random(rows) < 1 / (1 + np.exp(-logit))).astype(np.int64)
 
 
+def at_defaults(name: str, threads: int) -> Model:
+    """A booster as it comes, but for its threads."""
+    import catboost
+    import lightgbm
+    import xgboost
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    from unbiasedgbm import UnbiasedGBMClassifier
+
+    makers: dict[str, Callable[[], Model]] = {
+        "UnbiasedGBM": lambda: UnbiasedGBMClassifier(n_jobs=threads),
+        "LightGBM": lambda: lightgbm.LGBMClassifier(n_jobs=threads, verbose=-1),
+        "XGBoost hist": lambda: xgboost.XGBClassifier(n_jobs=threads),
+        "CatBoost": lambda: catboost.CatBoostClassifier(thread_count=threads, verbose=False, allow_writing_files=False),
+        "scikit-learn HGB": lambda: HistGradientBoostingClassifier(),
+    }
+    return makers[name]()
+
+
 def _ours(size: Size, **more: Any) -> Model:
     from unbiasedgbm import UnbiasedGBMClassifier
 

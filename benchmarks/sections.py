@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.distributed import distributed
-from benchmarks.peers import OURS, PEERS, Size, make_table
+from benchmarks.peers import OURS, PEERS, Size, at_defaults, make_table
 from benchmarks.timing import alternate, ratios, thread_limit
 
 Row = dict[str, Any]
@@ -48,6 +48,27 @@ def fit(repeats: int, peers: list[str]) -> Iterator[Row]:
             yield {**vars(size), "section": "fit", "model": ours, "goal": goal, "ratio": ratios(others, ours)}
 
 
+def defaults(repeats: int, peers: list[str]) -> Iterator[Row]:
+    """Time to fit with every library's own defaults, whatever they mean, as a ratio to each peer; one thread."""
+    for rows, features in ((1_000, 20), (10_000, 20)):
+        X, y = make_table(rows, features)
+        with thread_limit(1):
+            calls = {
+                name: (lambda name=name, X=X, y=y: at_defaults(name, 1).fit(X, y)) for name in ("UnbiasedGBM", *peers)
+            }
+            alternate(calls, 1)
+            found = ratios(alternate(calls, repeats), "UnbiasedGBM")
+        yield {
+            "rows": rows,
+            "features": features,
+            "threads": 1,
+            "section": "defaults",
+            "model": "UnbiasedGBM",
+            "goal": 3.0,
+            "ratio": found,
+        }
+
+
 def predict(repeats: int, peers: list[str]) -> Iterator[Row]:
     """Time to predict many rows, and one row, as a ratio to each peer."""
     size = Size(1_000_000, 28, trees=300, threads=2)
@@ -74,7 +95,6 @@ def predict(repeats: int, peers: list[str]) -> Iterator[Row]:
 
 _PEAK = """
 import json, sys, threading, time, psutil
-from benchmarks.distributed import distributed
 from benchmarks.peers import OURS, PEERS, Size, make_table
 name, size = sys.argv[1], Size(**json.loads(sys.argv[2]))
 X, y = make_table(size.rows, size.features)
@@ -159,5 +179,11 @@ def scaling(repeats: int, peers: list[str]) -> Iterator[Row]:
 
 
 SECTIONS = {
-    "fit": fit, "predict": predict, "memory": memory, "cold": cold, "scaling": scaling, "distributed": distributed,
-}  # fmt: skip
+    "fit": fit,
+    "defaults": defaults,
+    "predict": predict,
+    "memory": memory,
+    "cold": cold,
+    "scaling": scaling,
+    "distributed": distributed,
+}

@@ -160,6 +160,12 @@ def fit_times() -> str:
 
 
 @generated
+def default_fit_times() -> str:
+    """Our time to fit with defaults as a multiple of LightGBM's, from the smallest to the largest."""
+    return _span("defaults", "LightGBM")
+
+
+@generated
 def predict_times() -> str:
     """Time to predict."""
     return _times("predict", "rows × features")

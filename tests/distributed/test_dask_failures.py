@@ -23,18 +23,19 @@ def own_client(compiled):
 
 
 class Kill(BaseCallback):
-    """Kills a worker that holds rows, in the middle of an iteration."""
+    """Kills a worker that holds rows, or all that do, in the middle of an iteration."""
 
-    def __init__(self, client, iteration):
-        self.client, self.iteration, self.killed = client, iteration, []
+    def __init__(self, client, iteration, everyone=False):
+        self.client, self.iteration, self.everyone, self.killed = client, iteration, everyone, []
 
     def before_iteration(self, state):
         if state.iteration == self.iteration and not self.killed:
             holders = [address for address, found in self.client.run(_actors).items() if found]
-            pids = self.client.run(os.getpid, workers=holders[-1:])
+            pids = self.client.run(os.getpid, workers=holders if self.everyone else holders[-1:])
             self.killed += pids.values()
             # a moment later: while the grower asks
-            threading.Timer(0.02, os.kill, (next(iter(pids.values())), signal.SIGKILL)).start()
+            for pid in pids.values():
+                threading.Timer(0.02, os.kill, (pid, signal.SIGKILL)).start()
 
 
 def _actors(dask_worker):
@@ -61,7 +62,8 @@ def test_rows_that_cannot_be_computed_again(own_client):
     workers = list(own_client.nthreads())
     tables = [own_client.scatter(X[k::2], workers=[worker]) for k, worker in zip((0, 1), workers, strict=True)]
     parts = [dask.delayed(table) for table in tables]
-    kill = Kill(own_client, 2)
+    # all of them: a worker that was given the other one's rows could go on alone
+    kill = Kill(own_client, 2, everyone=True)
     begin = time.monotonic()
     with (
         dask.config.set({"unbiasedgbm.recovery-timeout": 15}),

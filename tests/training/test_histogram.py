@@ -4,6 +4,7 @@ import pytest
 from unbiasedgbm.binning import STRIDE, Bins
 from unbiasedgbm.training.histogram import add_rows_alone as add_rows
 from unbiasedgbm.training.histogram import clear, subtract
+from unbiasedgbm.training.splitting import FEATURE
 
 
 def random_bins(rng, n, n_narrow, wide_sizes):
@@ -73,8 +74,16 @@ def test_empty_range():
 
 def test_clear_and_subtract():
     # compiled only inside other kernels; their Python source is the same code
-    hist = np.arange(12, dtype=np.int64)
-    subtract.py_func(hist, 8, 4, 4)
-    np.testing.assert_array_equal(hist[8:], [4, 4, 4, 4])
-    clear.py_func(hist, 4, 8)
-    np.testing.assert_array_equal(hist, [0, 1, 2, 3, 0, 0, 0, 0, 4, 4, 4, 4])
+    features = np.zeros(2, FEATURE)
+    features["offset"], features["n_bins"] = [0, 4], [3, 2]
+    features = features.view(np.recarray)
+    used = np.array([0, 1, 2, 4, 5])  # places 3, 6 and 7 of a role belong to no bin
+    used = np.concatenate([used, 8 + used])
+    hist = np.arange(48, dtype=np.int64)
+    subtract.py_func(hist, 32, 16, 2, 8, features)
+    expected = np.arange(48)
+    expected[32 + used] -= expected[16 + used]
+    np.testing.assert_array_equal(hist, expected)
+    clear.py_func(hist, 16, 2, 8, features)
+    expected[16 + used] = 0
+    np.testing.assert_array_equal(hist, expected)

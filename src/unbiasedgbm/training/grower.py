@@ -256,10 +256,10 @@ def _splittable(nodes, k, rule, limits):
 
 
 @inline_kernel
-def _build_histogram(nodes, k, bins, packed, rows, n_roles, n_bins, hist):
+def _build_histogram(nodes, k, bins, features, packed, rows, n_roles, n_bins, hist):
     """Histogram of a node, role by role."""
     origin = nodes.node[k].slot * n_roles * n_bins
-    clear(hist, origin, origin + n_roles * n_bins)
+    clear(hist, origin, n_roles, n_bins, features)
     begin = nodes.node[k].begin
     for role in range(n_roles):
         end = begin + nodes.count[k, role]
@@ -405,7 +405,8 @@ def grow(
             k = state[SMALL] if stage == _FIRST else state[LARGE]
             state[STAGE] = _SECOND if stage == _FIRST else _SCAN_SMALL
             if stage == _SECOND and state[SUBTRACT] == 1:
-                subtract(hist, node[k].slot * size, node[state[SMALL]].slot * size, size)
+                small = node[state[SMALL]].slot
+                subtract(hist, node[k].slot * size, small * size, rule.n_roles, limits.n_bins, features)
                 if state[KEEP_SMALL] == 0:
                     _free_slot(nodes, state[SMALL], free, state)
                     state[SMALL] = -1
@@ -414,7 +415,7 @@ def grow(
                 if node[k].n_rows >= limits.ask_rows:
                     state[REQUEST] = k
                     return ASK_HISTOGRAM
-                _build_histogram(nodes, k, bins, packed, rows, rule.n_roles, limits.n_bins, hist)
+                _build_histogram(nodes, k, bins, features, packed, rows, rule.n_roles, limits.n_bins, hist)
         else:
             k = state[SMALL] if stage == _SCAN_SMALL else state[LARGE]
             if k >= 0:

@@ -74,17 +74,24 @@ def add_rows(bins, packed, rows, begin, end, hist, origin):
 
 
 @inline_kernel
-def clear(hist, begin, end):
-    """Set hist[begin:end] to zero."""
-    for i in range(np.uint64(begin), np.uint64(end)):
-        hist[i] = 0
+def clear(hist, origin, n_roles, size, features):
+    """Set a node's histogram to zero: of every role and feature the bins that it has."""
+    for role in range(n_roles):
+        for f in range(features.size):
+            at = np.uint64(origin + role * size + features[f].offset)
+            for b in range(np.uint64(features[f].n_bins)):
+                hist[at + b] = 0
 
 
 @inline_kernel
-def subtract(hist, target, source, size):
+def subtract(hist, target, source, n_roles, size, features):
     """Turn a parent's histogram at ``target`` into the sibling of the child at ``source``."""
-    for i in range(np.uint64(size)):
-        hist[np.uint64(target) + i] -= hist[np.uint64(source) + i]
+    for role in range(n_roles):
+        for f in range(features.size):
+            offset = role * size + features[f].offset
+            at, other = np.uint64(target + offset), np.uint64(source + offset)
+            for b in range(np.uint64(features[f].n_bins)):
+                hist[at + b] -= hist[other + b]
 
 
 @kernel

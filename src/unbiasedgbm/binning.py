@@ -25,6 +25,9 @@ _HASHED_ROWS = 1 << 16
 
 _BLOCK_ROWS = 1024
 
+# Binned tables of more bytes are kept by columns, too: they do not fit the nearer caches.
+COLUMNS_BYTES = 1 << 22
+
 FloatArray = npt.NDArray[np.float64]
 
 
@@ -54,6 +57,8 @@ class Bins(NamedTuple):
     """(n * n_wide,) features of more bins."""
     wide_offset: npt.NDArray[np.int64]
     """(n_wide,) where in a histogram the bins of each wide feature begin."""
+    columns: npt.NDArray[np.uint8]
+    """(n_narrow * n,) the narrow features column by column, or empty; see `with_columns`."""
 
 
 def writable(block: FloatArray) -> FloatArray:
@@ -206,7 +211,22 @@ class BinMapper:
 
         pool.run(work, pool.blocks(n, _BLOCK_ROWS))
         offset = self.offset()
-        return Bins(narrow, narrow.view(np.uint64), n_narrow, n_bytes, wide, offset[~self.narrow].copy())
+        return Bins(
+            narrow, narrow.view(np.uint64), n_narrow, n_bytes, wide, offset[~self.narrow].copy(), np.empty(0, np.uint8)
+        )
+
+
+def with_columns(bins: Bins, n: int, pool: Pool) -> Bins:
+    """The bins of n rows, in large tables with a copy by columns.
+
+    Dividing a node's rows reads one feature. Of a row-wise table that is a line of the cache for every row; of a column,
+    one for many rows.
+    """
+    if bins.narrow.size < COLUMNS_BYTES:
+        return bins
+    columns = np.empty(bins.n_narrow * n, np.uint8)
+    pool.run(_copy_columns, [(bins.narrow, bins.n_bytes, n, *block, columns) for block in pool.blocks(n, _BLOCK_ROWS)])
+    return bins._replace(columns=columns)
 
 
 def learn_bins(
@@ -313,6 +333,16 @@ def _bin_rows(block, start, edges, levels, column, narrow, n_bytes, wide, n_wide
                 narrow[(start + i) * n_bytes + place] = b
             else:
                 wide[(start + i) * n_wide + place] = b
+
+
+@kernel
+def _copy_columns(narrow, n_bytes, n, begin, end, columns):
+    """Copy rows begin..end−1 of a row-wise table to its columns, a few rows at a time that stay in the cache."""
+    for start in range(begin, end, _BLOCK_ROWS):
+        stop = min(start + _BLOCK_ROWS, end)
+        for j in range(columns.size // n):
+            for i in range(start, stop):
+                columns[j * n + i] = narrow[i * n_bytes + j]
 
 
 def content_hash(

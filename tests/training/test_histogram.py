@@ -15,7 +15,13 @@ def random_bins(rng, n, n_narrow, wide_sizes):
     offset = STRIDE * n_narrow + np.cumsum([0, *wide_sizes])[:-1]
     flat = np.ascontiguousarray(narrow.reshape(-1))
     return Bins(
-        flat, flat.view(np.uint64), n_narrow, n_bytes, np.ascontiguousarray(wide.reshape(-1)), offset.astype(np.int64)
+        flat,
+        flat.view(np.uint64),
+        n_narrow,
+        n_bytes,
+        np.ascontiguousarray(wide.reshape(-1)),
+        offset.astype(np.int64),
+        np.empty(0, np.uint8),
     )
 
 

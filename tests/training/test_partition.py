@@ -14,11 +14,12 @@ def goes_left(b, categorical, threshold, missing_left, levels):
     return bool(missing_left) if b == 0 else b <= threshold
 
 
+@pytest.mark.parametrize("by_column", [False, True])
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("categorical", [0, 1])
 @pytest.mark.parametrize("missing_left", [0, 1])
 @pytest.mark.parametrize("threshold", [1, 100, 254])
-def test_stable_and_equal_to_the_rule(wide, categorical, missing_left, threshold):
+def test_stable_and_equal_to_the_rule(by_column, wide, categorical, missing_left, threshold):
     rng = np.random.default_rng(threshold)
     n, top = 120, 700 if wide else 256
     column = rng.integers(0, top, n)
@@ -32,7 +33,8 @@ def test_stable_and_equal_to_the_rule(wide, categorical, missing_left, threshold
         side = np.zeros(n * 2, np.uint16)
         at = 5
     flat = narrow.reshape(-1)
-    bins = Bins(flat, flat.view(np.uint64), 8, 8, np.ascontiguousarray(side), np.zeros(2, np.int64))
+    columns = narrow.T.reshape(-1).copy() if by_column else np.empty(0, np.uint8)
+    bins = Bins(flat, flat.view(np.uint64), 8, 8, np.ascontiguousarray(side), np.zeros(2, np.int64), columns)
     levels = rng.integers(0, 2**63, (3, 11)).astype(np.uint64)
     rows = rng.permutation(n).astype(np.uint32)
     spare = np.zeros(n, np.uint32)

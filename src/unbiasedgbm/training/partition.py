@@ -8,7 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from unbiasedgbm.kernels import inline_kernel, kernel
+from unbiasedgbm.kernels import inline_kernel, kernel, prefetch
+
+# Rows read ahead.
+_AHEAD = 24
+
+# Where the rows of a node are farther apart than this on average, a column's lines are no better than a row's.
+_FAR_APART = 32
 
 
 @inline_kernel
@@ -54,13 +60,19 @@ def split_rows(bins, column, categorical, threshold, missing_left, levels, k, ro
     narrow, wide = bins.narrow, bins.wide
     if levels is None or (column >= 0 and categorical == 0):
         # the hot path; a wrap of the unsigned byte sends missing values right where they belong there
-        at = np.uint64(column)
         shift = np.uint8(0) if missing_left != 0 else np.uint8(1)
         limit = np.uint8(threshold - shift)
-        width = np.uint64(bins.n_bytes)
+        source, width, at = narrow, np.uint64(bins.n_bytes), np.uint64(column)
+        read_ahead = begin
+        if bins.columns.size > 0:
+            read_ahead = end - _AHEAD
+            if (end - begin) * _FAR_APART > rows.size:
+                source, width, at = bins.columns, one, np.uint64(column * rows.size)
         for i in range(np.uint64(begin), np.uint64(end)):
+            if np.int64(i) < read_ahead:
+                prefetch(source, np.uint64(rows[i + np.uint64(_AHEAD)]) * width + at)
             row = rows[i]
-            b = np.uint8(narrow[np.uint64(row) * width + at] - shift)
+            b = np.uint8(source[np.uint64(row) * width + at] - shift)
             left = b <= limit
             # both ends are written; only one advances
             spare[front] = row

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from unbiasedgbm.binning import Bins
+from unbiasedgbm.binning import Bins, with_columns
 from unbiasedgbm.exact import RowStatistics, Scale, weight_units, weighted_quantile
 from unbiasedgbm.losses import Loss
 from unbiasedgbm.metrics import Metric
@@ -125,7 +125,7 @@ class Shard:
         self.bag = bags[0]
         self.n, self._weight_scale = n, weight_scale
         self.n_rows = n if data.counts is None else int(data.counts.sum(dtype=np.int64))
-        self.bins = data.bins
+        self.bins = with_columns(data.bins, n, pool)
         self.weight = np.empty(0) if data.sample_weight is None else data.sample_weight
         self.weighted = data.sample_weight is not None
         self.max_weight = float(self.weight.max(initial=0.0)) or 1.0

@@ -35,8 +35,8 @@ HIST_BYTES = 512 << 20
 
 # Below so many (row, feature) pairs of a histogram, rows of a partition, or bins of a scan, a question to the pool
 # costs more than it saves.
-_ASK_PAIRS = 1_000_000
-_ASK_ROWS = 100_000
+_ASK_PAIRS = 500_000
+_ASK_ROWS = 50_000
 _ASK_BINS = 40_000
 
 _STREAM_COLUMNS = 3

@@ -219,8 +219,8 @@ class BinMapper:
 def with_columns(bins: Bins, n: int, pool: Pool) -> Bins:
     """The bins of n rows, in large tables with a copy by columns.
 
-    Dividing a node's rows reads one feature. Of a row-wise table that is a line of the cache for every row; of a column,
-    one for many rows.
+    Dividing a node's rows reads one feature. Of a row-wise table that is a line of the cache for every row; of a
+    column, one for many rows.
     """
     if bins.narrow.size < COLUMNS_BYTES:
         return bins

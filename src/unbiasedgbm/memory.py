@@ -52,7 +52,7 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     >>> estimate_memory(1_000_000, 28, n_jobs=2) < 200e6
     True
     """
-    from unbiasedgbm.binning import SAMPLE_ROWS, STRIDE
+    from unbiasedgbm.binning import COLUMNS_BYTES, SAMPLE_ROWS, STRIDE
     from unbiasedgbm.parameters import CLASSIFIER_PARAMETERS, REGRESSOR_PARAMETERS, check_parameters
     from unbiasedgbm.threads import effective_n_jobs
     from unbiasedgbm.training.roles import DEFAULT_BAGS, role_shares, usable_rule
@@ -71,6 +71,8 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     n_outputs = n_classes if n_classes > 2 else 1
 
     bins = 8 * ((n_features + 7) // 8) * n_rows
+    if bins >= COLUMNS_BYTES:
+        bins += n_features * n_rows
     # class numbers, role, packed gradient, two row numbers; raw prediction and two derivatives of each output
     rows = (8 * (n_classes > 1) + 1 + 8 + 4 + 4) * n_rows + (8 + 4 + 4) * n_rows * n_outputs
     num_leaves, min_samples = values["num_leaves"], values["min_samples_leaf"]

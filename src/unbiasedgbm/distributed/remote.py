@@ -88,9 +88,7 @@ class RemoteRows:
         self.layout = plan.layout
         # the grower's own hands are empty
         narrow = np.empty(0, np.uint8)
-        self.bins = Bins(
-            narrow, narrow.view(np.uint64), 0, 8, np.empty(0, np.uint16), np.empty(0, np.int64), narrow
-        )
+        self.bins = Bins(narrow, narrow.view(np.uint64), 0, 8, np.empty(0, np.uint16), np.empty(0, np.int64), narrow)
         self.packed = np.empty(0, np.int64)
         self.rows = np.empty(0, np.uint32)
         self.spare = np.empty(0, np.uint32)

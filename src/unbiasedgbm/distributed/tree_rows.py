@@ -87,8 +87,8 @@ class TreeRows:
         shard = self.shard
         bags = shard.bags if len(shard.bags) > 1 else []
         arrays: tuple[Any, ...] = (
-            *(shard.bins.narrow, shard.bins.wide, shard.data.y, shard.weight, shard.counts, shard.raw, shard.roles),
-            *(shard.packed, shard.rows, shard.spare, shard.g, shard.h, *bags, *self._start[1]),
+            *(shard.bins.narrow, shard.bins.columns, shard.bins.wide, shard.data.y, shard.weight, shard.counts),
+            *(shard.raw, shard.roles, shard.packed, shard.rows, shard.spare, shard.g, shard.h, *bags, *self._start[1]),
         )
         return sum(array.nbytes for array in arrays)
 

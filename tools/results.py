@@ -34,8 +34,7 @@ def untuned() -> pd.DataFrame:
     from experiments.reports.rows import measured
     from experiments.store import Store
 
-    # files of variants hold trials of other defaults
-    files = [file for file in sorted(STUDY.glob("untuned*.jsonl.gz")) if "variants" not in file.name]
+    files = sorted(STUDY.glob("untuned*.jsonl.gz"))
     rows = Store(files[-1], also=files[:-1]).rows("untuned")
     tables = TableSource()
     frame = measured(row for row in rows if row["method"] in UNTUNED)

@@ -89,3 +89,13 @@ def test_a_number_that_json_lacks_is_refused(tmp_path):
     assert list(read_lines(store.path)) == []
     store.append(a_row(0, x=0.1 + 0.2))
     assert json.loads(store.path.read_text())["x"] == 0.1 + 0.2
+
+
+def test_reports_can_read_every_committed_row():
+    files = sorted((ROOT / "experiments" / "results").glob("*.jsonl.gz"))
+    assert files
+    for file in files:
+        rows = Store(file).rows()
+        assert rows
+        studies = {row["study"] for row in rows}
+        assert studies <= {"untuned", "tuned", "selection", "qsar", "toy"}, file.name

@@ -17,8 +17,8 @@ _AHEAD = np.uint64(16)
 _WORDS_PER_LINE = np.uint64(8)
 
 _BYTE = np.uint64(0xFF)
-_S1, _S2, _S3, _S4, _S5, _S6, _S7 = (np.uint64(8 * k) for k in range(1, 8))
-_F1, _F2, _F3, _F4, _F5, _F6, _F7, _F8 = (np.uint64(STRIDE * k) for k in range(1, 9))
+_BITS = np.uint64(8)
+_STRIDE = np.uint64(STRIDE)
 
 
 @inline_kernel
@@ -54,21 +54,17 @@ def add_rows(bins, packed, rows, begin, end, hist, origin):
         base = start
         for k in range(n_full):
             word = words[at + k]
-            hist[base + (word & _BYTE)] += value
-            hist[base + _F1 + ((word >> _S1) & _BYTE)] += value
-            hist[base + _F2 + ((word >> _S2) & _BYTE)] += value
-            hist[base + _F3 + ((word >> _S3) & _BYTE)] += value
-            hist[base + _F4 + ((word >> _S4) & _BYTE)] += value
-            hist[base + _F5 + ((word >> _S5) & _BYTE)] += value
-            hist[base + _F6 + ((word >> _S6) & _BYTE)] += value
-            hist[base + _F7 + (word >> _S7)] += value
-            base += _F8
+            # a constant number of turns: unrolled, with constant offsets
+            for _ in range(np.uint64(8)):
+                hist[base + (word & _BYTE)] += value
+                base += _STRIDE
+                word >>= _BITS
         if n_rest > np.uint64(0):
             word = words[at + n_full]
             for _ in range(n_rest):
                 hist[base + (word & _BYTE)] += value
-                base += _F1
-                word >>= _S1
+                base += _STRIDE
+                word >>= _BITS
         for k in range(n_wide):
             hist[start + np.uint64(wide_offset[k]) + np.uint64(wide[row * n_wide + k])] += value
 

@@ -234,31 +234,31 @@ def side_is_large(sum1, sum2, sum3, rule):
 def judge(f, left1, left2, left3, total1, total2, total3, bonus, rule, out):
     """Score feature f's best split by the rule; the table in the parameter reference, row by row."""
     code = rule.code
-    out[f].evidence = 0.0
+    half = 0.5 * rule.unit
+    evidence = 0.0
     if code == EVIDENCE:
-        score = gain(left2, total2, rule) * rule.unit - rule.null_mean + bonus
-        out[f].evidence = pooled_cross(left1, total1, left2, total2, rule) * rule.unit
-        out[f].select = score
-        out[f].accept = score
+        select = gain(left2, total2, rule) * rule.unit - rule.null_mean + bonus
+        accept = select
+        evidence = pooled_cross(left1, total1, left2, total2, rule) * rule.unit
     elif code == MERGED:
-        score = 0.5 * cross(left1 + left2, total1 + total2, left2, total2, rule) * rule.unit
-        out[f].select = score
-        out[f].accept = score
+        select = cross(left1 + left2, total1 + total2, left2, total2, rule) * half
+        accept = select
     elif code == SEPARATE:
-        out[f].select = 0.5 * cross(left1, total1, left2, total2, rule) * rule.unit
-        out[f].accept = 0.5 * cross(left1 + left2, total1 + total2, left3, total3, rule) * rule.unit
+        select = cross(left1, total1, left2, total2, rule) * half
+        accept = cross(left1 + left2, total1 + total2, left3, total3, rule) * half
     elif code == WITHOUT_SE:
         # the first role holds the paper's D and D1' together, the second D2'
-        out[f].select = 0.5 * gain(left1, total1, rule) * rule.unit
-        out[f].accept = 0.5 * cross(left1, total1, left2, total2, rule) * rule.unit
+        select = gain(left1, total1, rule) * half
+        accept = cross(left1, total1, left2, total2, rule) * half
     elif code == WITHOUT_UB:
-        score = 0.5 * gain(left2, total2, rule) * rule.unit
-        out[f].select = score
-        out[f].accept = score
+        select = gain(left2, total2, rule) * half
+        accept = select
     else:
-        score = 0.5 * gain(left1, total1, rule) * rule.unit
-        out[f].select = score
-        out[f].accept = score
+        select = gain(left1, total1, rule) * half
+        accept = select
+    out[f].select = select
+    out[f].accept = accept
+    out[f].evidence = evidence
 
 
 @inline_kernel

@@ -16,6 +16,7 @@ from unbiasedgbm.ensemble.trees import join
 from unbiasedgbm.losses import AbsoluteError, LogLoss, MulticlassLogLoss
 from unbiasedgbm.training import booster as booster_module
 from unbiasedgbm.training import shard, workspace
+from unbiasedgbm.training.team import FINISHED, LIMIT, NEXT
 
 
 @pytest.fixture
@@ -23,12 +24,10 @@ def small_blocks(monkeypatch):
     """Make a table of hundreds of rows go all the ways of one of millions; call with the size of a block."""
 
     def set_to(rows, hist_bytes=None):
-        monkeypatch.setattr(workspace, "BLOCK_ROWS", rows)
         monkeypatch.setattr(shard, "BLOCK_ROWS", rows)
         monkeypatch.setattr(booster_module, "BLOCK_ROWS", rows)
-        monkeypatch.setattr(workspace, "_ASK_PAIRS", 10)
-        monkeypatch.setattr(workspace, "_ASK_ROWS", 10)
-        monkeypatch.setattr(workspace, "_ASK_BINS", 10)
+        for name in ("_SPLIT_ROWS", "_BUILD_ROWS", "_SCAN_BINS", "_TEAM_ROWS"):
+            monkeypatch.setattr(workspace, name, 10)
         monkeypatch.setattr(binning, "_BLOCK_ROWS", rows)
         monkeypatch.setattr(predict, "_BLOCK_ROWS", rows)
         monkeypatch.setattr(predict, "_SERIAL_WORK", 0)
@@ -45,8 +44,8 @@ def grow(n_jobs, n_iterations=4, loss=None, n=600, **options):
     options = {"num_leaves": 12, "min_split_gain": -3.0, "split_rule": "evidence", "min_samples_leaf": 3, **options}
     boosted = booster(X, y, categorical=[4, 5], loss=loss, n_jobs=n_jobs, **options)
     trees = [grown.tree for _ in range(n_iterations) for grown in boosted.iterate()]
-    asked = boosted._memory
-    return join(6, boosted.base, None, trees), boosted.progress.importance.copy(), boosted.rows.raw.copy(), asked
+    memory = boosted._memory
+    return join(6, boosted.base, None, trees), boosted.progress.importance.copy(), boosted.rows.raw.copy(), memory
 
 
 def assert_same(a, b):
@@ -93,22 +92,17 @@ def test_threads_with_options(small_blocks, options):
     assert_same(grow(3, **options), alone)
 
 
-def test_the_pool_was_asked(small_blocks, monkeypatch):
-    """The test above would say nothing if small tables never left the compiled step."""
-    asked = set()
-    for owner, name in ((shard.Shard, "partition"), (shard.Shard, "build_histogram"), (workspace.Workspace, "scan")):
-        original = getattr(owner, name)
-
-        def wrapped(self, *args, _name=name, _original=original):
-            asked.add(_name)
-            return _original(self, *args)
-
-        monkeypatch.setattr(owner, name, wrapped)
-    grow(2)
-    assert asked == set()
+def test_the_team_shares_the_work(small_blocks):
+    """The tests above would say nothing if small tables were always left to one thread."""
+    memory = grow(2)[3]
+    assert memory.n_members == 1
     small_blocks(40)
-    grow(2)
-    assert asked == {"partition", "build_histogram", "scan"}
+    memory = grow(2)[3]
+    assert memory.n_members == 2
+    # chunks of tasks, of which partitions and histograms leave traces of the second
+    assert memory.board[NEXT] == memory.board[FINISHED] == memory.board[LIMIT] > 20
+    assert memory.cuts[1].any()
+    assert memory.parts.any()
 
 
 @pytest.mark.parametrize("rule", ["evidence", "separate", "standard"])

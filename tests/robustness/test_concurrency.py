@@ -21,11 +21,9 @@ def fit(seed, n_jobs=2):
 
 @pytest.fixture
 def pool_paths(monkeypatch):
-    """Small tables go to the pool."""
-    monkeypatch.setattr(workspace, "BLOCK_ROWS", 40)
-    monkeypatch.setattr(workspace, "_ASK_PAIRS", 10)
-    monkeypatch.setattr(workspace, "_ASK_ROWS", 10)
-    monkeypatch.setattr(workspace, "_ASK_BINS", 10)
+    """Teams share the work of small tables, too."""
+    for name in ("_SPLIT_ROWS", "_BUILD_ROWS", "_SCAN_BINS", "_TEAM_ROWS"):
+        monkeypatch.setattr(workspace, name, 10)
 
 
 def test_fits_at_once(pool_paths):

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from unbiasedgbm.binning import STRIDE, Bins
+from unbiasedgbm.training.histogram import add, clear, subtract
 from unbiasedgbm.training.histogram import add_rows_alone as add_rows
-from unbiasedgbm.training.histogram import clear, subtract
 from unbiasedgbm.training.splitting import FEATURE
 
 
@@ -78,7 +78,7 @@ def test_empty_range():
     assert not hist.any()
 
 
-def test_clear_and_subtract():
+def test_clear_subtract_and_add():
     # compiled only inside other kernels; their Python source is the same code
     features = np.zeros(2, FEATURE)
     features["offset"], features["n_bins"] = [0, 4], [3, 2]
@@ -86,9 +86,12 @@ def test_clear_and_subtract():
     used = np.array([0, 1, 2, 4, 5])  # places 3, 6 and 7 of a role belong to no bin
     used = np.concatenate([used, 8 + used])
     hist = np.arange(48, dtype=np.int64)
-    subtract.py_func(hist, 32, 16, 2, 8, features)
+    subtract.py_func(hist, 32, 16, 2, 8, features, 0, 2)
     expected = np.arange(48)
     expected[32 + used] -= expected[16 + used]
+    np.testing.assert_array_equal(hist, expected)
+    add.py_func(hist, 32, np.arange(16), 0, 2, 8, features, 1, 2)
+    expected[32 + np.array([4, 5, 12, 13])] += [4, 5, 12, 13]
     np.testing.assert_array_equal(hist, expected)
     clear.py_func(hist, 16, 2, 8, features)
     expected[16 + used] = 0

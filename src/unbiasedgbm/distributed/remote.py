@@ -92,6 +92,7 @@ class RemoteRows:
         self.packed = np.empty(0, np.int64)
         self.rows = np.empty(0, np.uint32)
         self.spare = np.empty(0, np.uint32)
+        self.elsewhere = self
         self.crew = crew
         self._facts, self._plan, self._script = facts, plan, script
         self._features, self._parameters, self._before = features, parameters, before

@@ -22,7 +22,6 @@ from unbiasedgbm.threads import Pool
 from unbiasedgbm.training.evidence import N_BUCKETS, EvidenceMemory
 from unbiasedgbm.training.gradients import Packing, choose_packing, count_bits, drawn_bound, exponential_table
 from unbiasedgbm.training.grower import (
-    ASK_HISTOGRAM,
     ASK_PARTITION,
     DONE,
     N_NODES,
@@ -34,7 +33,7 @@ from unbiasedgbm.training.grower import (
 from unbiasedgbm.training.partition import add_tree
 from unbiasedgbm.training.shard import BLOCK_ROWS, Draw
 from unbiasedgbm.training.splitting import EVIDENCE, SPLIT_RULES, Rule
-from unbiasedgbm.training.workspace import Rows, TrainingParameters, Workspace
+from unbiasedgbm.training.workspace import Rows, TrainingParameters, Workspace, team_size
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -154,7 +153,8 @@ class Booster:
     _memory: Workspace = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._memory = Workspace(self.parameters, self.rows.layout, self.mapper, self.features, self.groups, self.pool)
+        n_members = team_size(self.rows, self.pool)
+        self._memory = Workspace(self.parameters, self.rows.layout, self.mapper, self.features, self.groups, n_members)
         self._code = SPLIT_RULES[self.parameters.split_rule]
         self._max_draw = float(exponential_table().max()) if self.rows.layout.drawn else 1.0
         # features that have anything to cut
@@ -202,7 +202,7 @@ class Booster:
         evidence = self._evidence(memories[place], output, sums, rule)
         memory.draw_columns(parameters, number)
         start_tree(counts, memory.nodes, memory.free, memory.state)
-        self._answer_questions(rule, evidence, draw)
+        self._grow(rule, evidence, draw)
         if parameters.split_rule == "evidence":
             memories[place].learn(evidence.found)
         return self._finish(tops, output, packing, dispersion)
@@ -287,15 +287,17 @@ class Booster:
             bonus[-N_BUCKETS:] -= rule.null_mean * math.log(self._n_useful) * unexplained
         return Evidence(bonus, np.zeros_like(bonus))
 
-    def _answer_questions(self, rule: Rule, evidence: Evidence, draw: Draw) -> None:
-        """Let the grower run, and have done what it asks for."""
+    def _grow(self, rule: Rule, evidence: Evidence, draw: Draw) -> None:
+        """Let the team grow the tree, and have done what it asks for."""
         memory, rows = self._memory, self.rows
-        limits = memory.limits(self.parameters, rows, draw.node_key)
-        while True:
-            question = grow(
+        limits, table = memory.limits(self.parameters, rows, draw.node_key), memory.table(rows)
+        memory.board[:] = 0
+        team = [
+            (
+                member,
+                memory.board,
                 memory.state,
                 memory.nodes,
-                rows.bins,
                 self.features,
                 memory.levels,
                 memory.node_groups,
@@ -303,25 +305,23 @@ class Booster:
                 limits,
                 memory.node_share,
                 evidence,
-                rows.packed,
-                rows.rows,
-                rows.spare,
-                memory.hist,
+                table,
                 memory.free,
                 memory.tree_allowed,
                 memory.allowed,
-                memory.scratch[0],
+                memory.scratch[member],
                 memory.candidates,
             )
-            if question == DONE:
-                return
+            for member in range(memory.n_members)
+        ]
+        while (question := self.pool.run(grow, team)[0]) != DONE:
+            if rows.elsewhere is None:
+                raise AssertionError("the grower asks for rows that it has; this is a bug, please report it")
             node = int(memory.state[REQUEST])
             if question == ASK_PARTITION:
-                rows.partition(memory, node)
-            elif question == ASK_HISTOGRAM:
-                rows.build_histogram(memory, node)
+                rows.elsewhere.partition(memory, node)
             else:
-                memory.scan(node, rule, evidence)
+                rows.elsewhere.build_histogram(memory, node)
 
     def _finish(self, tops: Tops, output: int, packing: Packing, dispersion: float) -> GrownTree:
         """Leaf values from all rows, raw predictions, importance, and the tree itself."""

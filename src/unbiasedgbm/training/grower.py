@@ -1,9 +1,11 @@
-"""Tree construction: the paper's Algorithm 2 as one resumable compiled step.
+"""Tree construction: the paper's Algorithm 2 as one compiled call.
 
-`grow` runs by itself while nodes are small. For a node whose work is worth more than one thread it returns and *asks*:
-for the partition of its rows, for a histogram, for a scan of the features. Who answers (this thread, the pool, a
-cluster) is the only thing that a backend replaces; all answers are integers or depend on integers only, so they are
-the same bits.
+What a node needs is a *task* of a few kinds: divide its rows, add up a histogram, subtract one, look through the
+features. A task can be cut into chunks for a team of threads; in how many makes no difference to the result, because
+sums over rows are sums of integers.
+
+Where the rows are elsewhere, on a cluster, `grow` returns and *asks* for partitions and histograms instead, and goes on
+when it is called again.
 """
 
 from __future__ import annotations
@@ -13,19 +15,50 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from unbiasedgbm.binning import Bins
 from unbiasedgbm.kernels import hash64, inline_kernel, kernel
-from unbiasedgbm.training.histogram import add_rows, clear, subtract
+from unbiasedgbm.training.histogram import add, add_rows, clear, subtract
 from unbiasedgbm.training.partition import place_rows, split_rows
 from unbiasedgbm.training.splitting import EVIDENCE, allow, choose, left_levels, scan_features
+from unbiasedgbm.training.team import (
+    FINISHED,
+    LIMIT,
+    N_CHUNKS,
+    NODE,
+    OTHER,
+    STOP,
+    TASK,
+    count,
+    look,
+    next_chunk,
+    post,
+    show,
+    wait,
+)
 
 # What `grow` returns.
-DONE, ASK_PARTITION, ASK_HISTOGRAM, ASK_SCAN = range(4)
+DONE, ASK_PARTITION, ASK_HISTOGRAM = range(3)
 
-# Stages between which `grow` may be left and entered again.
-_PICK, _CHILDREN, _FIRST, _SECOND, _SCAN_SMALL, _SCAN_LARGE = range(6)
+# Tasks that a team shares.
+_SPLIT, _PLACE, _BUILD, _ADD_UP, _SUBTRACT, _SCAN = range(6)
+
+# Stages of a split. Each ends with at most one task, or with a question.
+(
+    _PICK,
+    _MOVE,
+    _CHILDREN,
+    _FIRST,
+    _FIRST_SUM,
+    _SECOND,
+    _SECOND_SUM,
+    _SCAN_SMALL,
+    _SETTLE_SMALL,
+    _SCAN_LARGE,
+    _SETTLE_LARGE,
+) = range(11)
 
 # Entries of the state vector.
-STAGE, NODE, REQUEST, N_NODES, N_LEAVES, N_FREE, SMALL, LARGE, SUBTRACT, KEEP_SMALL, SCANNED = range(11)
+STAGE, PARENT, REQUEST, N_NODES, N_LEAVES, N_FREE, SMALL, LARGE, SUBTRACT, KEEP_SMALL, CHUNKS = range(11)
 STATE_SIZE = 11
 
 _NO_SPLIT = -np.inf
@@ -72,16 +105,35 @@ class Limits(NamedTuple):
     """Rows that a role must have for a node to be worth a look."""
     min_split_gain: float
     rows_elsewhere: bool
-    """Whether every question is asked; whoever divides rows draws their roles anew, too."""
+    """Whether partitions and histograms are asked for; whoever divides rows draws their roles anew, too."""
     draw_key: np.uint64
-    ask_rows: int
-    """Histograms of nodes of at least so many rows are asked for."""
-    ask_partition: int
-    """So are partitions of at least so many rows."""
-    ask_bins: int
-    """So are scans of at least so many bins."""
+    n_threads: int
+    split_rows: int
+    """A chunk of a partition has at least so many rows."""
+    build_rows: int
+    """So has one of a histogram."""
+    scan_bins: int
+    """A chunk of a scan or a subtraction has at least so many bins."""
     n_bins: int
     """Size of one role's histogram."""
+
+
+class Table(NamedTuple):
+    """The rows, and room for histograms: what the members of a team share beside the nodes."""
+
+    bins: Bins
+    packed: npt.NDArray[np.int64]
+    """(n,)"""
+    rows: npt.NDArray[np.uint32]
+    """(n,)"""
+    spare: npt.NDArray[np.uint32]
+    """(n,)"""
+    hist: npt.NDArray[np.int64]
+    """(n_slots * n_roles * n_bins,)"""
+    parts: npt.NDArray[np.int64]
+    """((n_threads - 1) * n_roles * n_bins,) histograms of all chunks but the first."""
+    cuts: npt.NDArray[np.int64]
+    """(n_threads, 4) rows of each chunk and role that go left."""
 
 
 class Evidence(NamedTuple):
@@ -148,41 +200,65 @@ def _free_slot(nodes, k, free, state):
 
 
 @inline_kernel
-def _partition(nodes, k, bins, features, levels, rows, spare):
-    """Divide a node's rows, role by role, stably."""
+def _part(begin, n, chunk, n_chunks):
+    """Where a chunk of n things begins."""
+    return begin + n * chunk // n_chunks
+
+
+@inline_kernel
+def _split(nodes, k, chunk, n_chunks, features, levels, table):
+    """Divide a chunk of every role's rows into ``spare``."""
     node = nodes.node[k]
     feature = features[node.feature]
     begin = node.begin
     for role in range(4):
-        end = begin + nodes.count[k, role]
-        n_left = split_rows(
-            bins,
+        n = nodes.count[k, role]
+        table.cuts[chunk, role] = split_rows(
+            table.bins,
             feature.column,
             feature.categorical,
             node.bin,
             node.missing_left,
             levels,
             k,
-            rows,
-            begin,
-            end,
-            spare,
+            table.rows,
+            _part(begin, n, chunk, n_chunks),
+            _part(begin, n, chunk + 1, n_chunks),
+            table.spare,
         )
+        begin += n
+
+
+@inline_kernel
+def _place(nodes, k, chunk, n_chunks, table):
+    """Copy a chunk of every role's divided rows to where the children begin: role by role, in the old order."""
+    begin = nodes.node[k].begin
+    left_at = begin
+    right_at = begin
+    for role in range(4):
+        for c in range(n_chunks):
+            right_at += table.cuts[c, role]
+    for role in range(4):
+        n = nodes.count[k, role]
+        for c in range(n_chunks):
+            first, last = _part(begin, n, c, n_chunks), _part(begin, n, c + 1, n_chunks)
+            n_left = table.cuts[c, role]
+            if c == chunk:
+                place_rows(table.spare, first, last, n_left, table.rows, left_at, right_at)
+            left_at += n_left
+            right_at += last - first - n_left
+        begin += n
+
+
+@inline_kernel
+def _count_sides(nodes, k, n_chunks, cuts):
+    """Rows of each role that went left, and right."""
+    for role in range(4):
+        n_left = np.int64(0)
+        for c in range(n_chunks):
+            n_left += cuts[c, role]
         nodes.side_count[0, role] = n_left
-        nodes.side_count[1, role] = end - begin - n_left
-        begin = end
-    left_at = node.begin
-    right_at = left_at
-    for role in range(4):
-        right_at += nodes.side_count[0, role]
-    begin = left_at
-    for role in range(4):
-        end = begin + nodes.count[k, role]
-        n_left = nodes.side_count[0, role]
-        place_rows(spare, begin, end, n_left, rows, left_at, right_at)
-        left_at += n_left
-        right_at += end - begin - n_left
-        begin = end
+        nodes.side_count[1, role] = nodes.count[k, role] - n_left
 
 
 @inline_kernel
@@ -256,14 +332,30 @@ def _splittable(nodes, k, rule, limits):
 
 
 @inline_kernel
-def _build_histogram(nodes, k, bins, features, packed, rows, n_roles, n_bins, hist):
-    """Histogram of a node, role by role."""
-    origin = nodes.node[k].slot * n_roles * n_bins
-    clear(hist, origin, n_roles, n_bins, features)
+def _build(nodes, k, chunk, n_chunks, features, n_roles, n_bins, table):
+    """Histogram of a chunk of a node's rows: of the first one in the node's slot, of the others beside it."""
+    size = n_roles * n_bins
+    target, origin = table.hist, nodes.node[k].slot * size
+    if chunk > 0:
+        target, origin = table.parts, (chunk - 1) * size
+    clear(target, origin, n_roles, n_bins, features)
     begin = nodes.node[k].begin
+    n = np.int64(0)
+    for role in range(n_roles):
+        n += nodes.count[k, role]
+    first, last = _part(begin, n, chunk, n_chunks), _part(begin, n, chunk + 1, n_chunks)
     for role in range(n_roles):
         end = begin + nodes.count[k, role]
-        add_rows(bins, packed, rows, begin, end, hist, origin + role * n_bins)
+        # nothing where the chunk has no rows of the role
+        add_rows(
+            table.bins,
+            table.packed,
+            table.rows,
+            max(begin, first),
+            max(min(end, last), max(begin, first)),
+            target,
+            origin + role * n_bins,
+        )
         begin = end
 
 
@@ -305,11 +397,18 @@ def _settle(nodes, k, features, levels, rule, n_bins, evidence, hist, scratch, o
         )
 
 
+@inline_kernel
+def _n_chunks(amount, smallest, limits):
+    """Chunks to cut a task into."""
+    return max(min(amount // smallest, limits.n_threads), 1)
+
+
 @kernel
 def grow(
+    member,
+    board,
     state,
     nodes,
-    bins,
     features,
     levels,
     groups,
@@ -317,27 +416,28 @@ def grow(
     limits,
     share,
     evidence,
-    packed,
-    rows,
-    spare,
-    hist,
+    table,
     free,
     tree_allowed,
     allowed,
     scratch,
     out,
 ):
-    """Grow until the tree is done or a large node needs an answer.
+    """Grow a tree, or, as a member of the team other than the first, help until it is grown.
 
     What a fit has no use for is None: to numba that is a type of its own, for which the branches that need it are not
     compiled.
 
     Parameters
     ----------
+    member : int
+        Of the team; member 0 grows the tree.
+    board : ndarray of shape (BOARD_SIZE,), int64
+        Of the team; all zero at the beginning.
     state : ndarray of shape (STATE_SIZE,), int64
         As left by `start_tree` or an earlier call.
-    nodes, bins, rule, limits, evidence, scratch
-        See their classes.
+    nodes, rule, limits, evidence, table, scratch
+        See their classes. Every member has a scratch of its own.
     features : ndarray of shape (p,), FEATURE
     levels : ndarray of shape (m, words), uint64, or None
         Bins on the left of each categorical split; None for a table without categories.
@@ -345,9 +445,6 @@ def grow(
         Members of the interaction groups; None where nodes may use all of their tree's features.
     share : ndarray of shape (3,), float64, or None
         Upper ends of the roles, where every node draws its own.
-    packed : ndarray of shape (n,), int64
-    rows, spare : ndarrays of shape (n,), uint32
-    hist : ndarray of shape (n_slots * n_roles * n_bins,), int64
     free : ndarray of shape (n_slots,), int64
     tree_allowed, allowed : ndarrays of shape (p,), uint8
     out : ndarray of shape (p,), CANDIDATE
@@ -358,33 +455,62 @@ def grow(
         DONE or a question; ``state[REQUEST]`` is the node that it is about.
     """
     node = nodes.node
+    bin_chunks = _n_chunks(rule.n_roles * limits.n_bins, limits.scan_bins, limits)
     size = rule.n_roles * limits.n_bins
+    p = np.int64(features.size)
+    sharing = member > 0
+    looks = 0
     while True:
-        stage = state[STAGE]
-        if stage == _PICK:
-            # Algorithm 2: pick the leaf with the largest score
-            best = np.int64(-1)
-            if state[N_LEAVES] < limits.num_leaves:
-                for k in range(state[N_NODES]):
-                    ready = node[k].left < 0 and node[k].feature >= 0 and node[k].score > limits.min_split_gain
-                    if ready and (best < 0 or node[k].score > node[best].score):
-                        best = k
-            if best < 0:
+        task = np.int64(-1)
+        k = np.int64(-1)
+        other = np.int64(0)
+        chunk = np.int64(0)
+        n_chunks = bin_chunks
+        stage = np.int64(-1) if sharing else state[STAGE]
+        if sharing:
+            chunk = next_chunk(board)
+            if chunk >= 0:
+                looks = 0
+                task, k, other, n_chunks = board[TASK], board[NODE], board[OTHER], board[N_CHUNKS]
+            elif member > 0 and look(board, STOP) != 0:
                 return DONE
-            state[NODE] = best
-            state[STAGE] = _CHILDREN
-            if node[best].n_rows >= limits.ask_partition:
-                state[REQUEST] = best
+            elif member == 0 and look(board, FINISHED) == look(board, LIMIT):
+                sharing = False
+            else:
+                looks = wait(looks)
+        elif stage == _PICK:
+            # Algorithm 2: pick the leaf with the largest score
+            if state[N_LEAVES] < limits.num_leaves:
+                for j in range(state[N_NODES]):
+                    ready = node[j].left < 0 and node[j].feature >= 0 and node[j].score > limits.min_split_gain
+                    if ready and (k < 0 or node[j].score > node[k].score):
+                        k = j
+            if k < 0:
+                show(board, STOP, 1)
+                return DONE
+            state[PARENT] = k
+            if limits.rows_elsewhere:
+                state[STAGE] = _CHILDREN
+                state[REQUEST] = k
                 return ASK_PARTITION
-            _partition(nodes, best, bins, features, levels, rows, spare)
+            state[STAGE] = _MOVE
+            state[CHUNKS] = _n_chunks(node[k].n_rows, limits.split_rows, limits)
+            n_chunks = state[CHUNKS]
+            task = _SPLIT
+        elif stage == _MOVE:
+            k = state[PARENT]
+            state[STAGE] = _CHILDREN
+            n_chunks = state[CHUNKS]
+            _count_sides(nodes, k, n_chunks, table.cuts)
+            task = _PLACE
         elif stage == _CHILDREN:
-            k = state[NODE]
-            _make_children(nodes, k, features, groups, state)
-            small = node[k].left
+            parent = state[PARENT]
+            _make_children(nodes, parent, features, groups, state)
+            small = node[parent].left
             large = small + 1
             if share is not None and not limits.rows_elsewhere:
                 for child in range(small, small + 2):
-                    _redraw_roles(nodes, child, share, limits.draw_key, rows, spare)
+                    _redraw_roles(nodes, child, share, limits.draw_key, table.rows, table.spare)
             if node[large].n_rows < node[small].n_rows:
                 small, large = large, small
             more = state[N_LEAVES] < limits.num_leaves
@@ -392,59 +518,89 @@ def grow(
             want_large = more and _splittable(nodes, large, rule, limits)
             state[SUBTRACT] = 0
             state[KEEP_SMALL] = want_small
-            if want_large and node[k].slot >= 0 and share is None:
+            if want_large and node[parent].slot >= 0 and share is None:
                 # the larger child will be the parent less the smaller one, which must be built in any case
                 state[SUBTRACT] = 1
-                node[large].slot = node[k].slot
-                node[k].slot = -1
-            _free_slot(nodes, k, free, state)
+                node[large].slot = node[parent].slot
+                node[parent].slot = -1
+            _free_slot(nodes, parent, free, state)
             state[SMALL] = small if want_small or state[SUBTRACT] == 1 else -1
             state[LARGE] = large if want_large else -1
             state[STAGE] = _FIRST if want_small or want_large else _PICK
         elif stage in (_FIRST, _SECOND):
             k = state[SMALL] if stage == _FIRST else state[LARGE]
-            state[STAGE] = _SECOND if stage == _FIRST else _SCAN_SMALL
+            state[STAGE] = stage + 1
+            state[CHUNKS] = 1
             if stage == _SECOND and state[SUBTRACT] == 1:
-                small = node[state[SMALL]].slot
-                subtract(hist, node[k].slot * size, small * size, rule.n_roles, limits.n_bins, features)
-                if state[KEEP_SMALL] == 0:
-                    _free_slot(nodes, state[SMALL], free, state)
-                    state[SMALL] = -1
+                other = state[SMALL]
+                task = _SUBTRACT
             elif k >= 0:
                 node[k].slot = _take_slot(nodes, free, state)
-                if node[k].n_rows >= limits.ask_rows:
+                if limits.rows_elsewhere:
                     state[REQUEST] = k
                     return ASK_HISTOGRAM
-                _build_histogram(nodes, k, bins, features, packed, rows, rule.n_roles, limits.n_bins, hist)
-        else:
+                state[CHUNKS] = _n_chunks(node[k].n_rows, limits.build_rows, limits)
+                n_chunks = state[CHUNKS]
+                task = _BUILD
+        elif stage in (_FIRST_SUM, _SECOND_SUM):
+            k = state[SMALL] if stage == _FIRST_SUM else state[LARGE]
+            state[STAGE] = stage + 1
+            if state[CHUNKS] > 1:
+                other = state[CHUNKS] - 1
+                task = _ADD_UP
+            elif stage == _SECOND_SUM and state[SUBTRACT] == 1 and state[KEEP_SMALL] == 0:
+                _free_slot(nodes, state[SMALL], free, state)
+                state[SMALL] = -1
+        elif stage in (_SCAN_SMALL, _SCAN_LARGE):
             k = state[SMALL] if stage == _SCAN_SMALL else state[LARGE]
+            state[STAGE] = stage + 1
             if k >= 0:
-                if state[SCANNED] == 0:
-                    if groups is not None:
-                        allow(tree_allowed, groups, nodes.compatible, features, rule, k, allowed)
-                    if limits.n_bins >= limits.ask_bins:
-                        state[SCANNED] = 1
-                        state[REQUEST] = k
-                        return ASK_SCAN
-                    scan_features(
-                        np.int64(0),
-                        np.int64(features.size),
-                        hist,
-                        node[k].slot * size,
-                        limits.n_bins,
-                        nodes.count[k, 0],
-                        features,
-                        levels,
-                        allowed,
-                        evidence.bonus,
-                        rule,
-                        node[k].low,
-                        node[k].high,
-                        scratch,
-                        out,
-                    )
-                _settle(nodes, k, features, levels, rule, limits.n_bins, evidence, hist, scratch, out)
+                if groups is not None:
+                    allow(tree_allowed, groups, nodes.compatible, features, rule, k, allowed)
+                task = _SCAN
+        else:
+            k = state[SMALL] if stage == _SETTLE_SMALL else state[LARGE]
+            state[STAGE] = _SCAN_LARGE if stage == _SETTLE_SMALL else _PICK
+            if k >= 0:
+                _settle(nodes, k, features, levels, rule, limits.n_bins, evidence, table.hist, scratch, out)
                 if node[k].feature < 0 or node[k].score <= limits.min_split_gain:
                     _free_slot(nodes, k, free, state)
-            state[SCANNED] = 0
-            state[STAGE] = _SCAN_LARGE if stage == _SCAN_SMALL else _PICK
+        if task < 0:
+            continue
+        if n_chunks > 1 and not sharing:
+            post(board, task, k, other, n_chunks)
+            sharing = True
+        first, last = _part(0, p, chunk, n_chunks), _part(0, p, chunk + 1, n_chunks)
+        if task == _SPLIT:
+            _split(nodes, k, chunk, n_chunks, features, levels, table)
+        elif task == _PLACE:
+            _place(nodes, k, chunk, n_chunks, table)
+        elif task == _BUILD:
+            _build(nodes, k, chunk, n_chunks, features, rule.n_roles, limits.n_bins, table)
+        elif task == _ADD_UP:
+            at = node[k].slot * size
+            for c in range(other):
+                add(table.hist, at, table.parts, c * size, rule.n_roles, limits.n_bins, features, first, last)
+        elif task == _SUBTRACT:
+            at, small = node[k].slot * size, node[other].slot * size
+            subtract(table.hist, at, small, rule.n_roles, limits.n_bins, features, first, last)
+        elif last > first:
+            scan_features(
+                first,
+                last,
+                table.hist,
+                node[k].slot * size,
+                limits.n_bins,
+                nodes.count[k, 0],
+                features,
+                levels,
+                allowed,
+                evidence.bonus,
+                rule,
+                node[k].low,
+                node[k].high,
+                scratch,
+                out,
+            )
+        if sharing:
+            count(board, FINISHED)

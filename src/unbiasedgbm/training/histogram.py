@@ -80,14 +80,25 @@ def clear(hist, origin, n_roles, size, features):
 
 
 @inline_kernel
-def subtract(hist, target, source, n_roles, size, features):
-    """Turn a parent's histogram at ``target`` into the sibling of the child at ``source``."""
+def subtract(hist, target, source, n_roles, size, features, first, last):
+    """Turn a parent's histogram at ``target`` into the sibling of the child at ``source``: features first..last−1."""
     for role in range(n_roles):
-        for f in range(features.size):
+        for f in range(first, last):
             offset = role * size + features[f].offset
             at, other = np.uint64(target + offset), np.uint64(source + offset)
             for b in range(np.uint64(features[f].n_bins)):
                 hist[at + b] -= hist[other + b]
+
+
+@inline_kernel
+def add(hist, target, parts, source, n_roles, size, features, first, last):
+    """Add a part of a histogram to the rest of it: features first..last−1."""
+    for role in range(n_roles):
+        for f in range(first, last):
+            offset = role * size + features[f].offset
+            at, other = np.uint64(target + offset), np.uint64(source + offset)
+            for b in range(np.uint64(features[f].n_bins)):
+                hist[at + b] += parts[other + b]
 
 
 @kernel

@@ -110,6 +110,8 @@ class Shard:
         Of the weights of all rows; None for those here.
     """
 
+    elsewhere = None
+
     def __init__(
         self,
         data: TrainingData,
@@ -265,23 +267,7 @@ class Shard:
         )
         return totals.sum(axis=0)
 
-    # -- answers to the grower ---------------------------------------------------------------------------------------
-
-    def partition(self, memory: Workspace, node: int) -> None:
-        """Divide a node's rows between its children."""
-        nodes = memory.nodes
-        split, feature = nodes.node[node], memory.features[nodes.node[node]["feature"]]
-        rule = (
-            self.bins,
-            feature["column"],
-            feature["categorical"],
-            split["bin"],
-            split["missing_left"],
-            memory.levels,
-            node,
-        )
-        nodes.side_count[0] = self.divide(int(split["begin"]), nodes.count[node], rule)
-        nodes.side_count[1] = nodes.count[node] - nodes.side_count[0]
+    # -- nodes -------------------------------------------------------------------------------------------------------
 
     def divide(self, begin: int, count: IntArray, rule: tuple[Any, ...]) -> IntArray:
         """Divide the rows from ``begin`` on, so many of each role; returns those of each role that went left.
@@ -314,14 +300,6 @@ class Shard:
             right_at += last - first - k
         self.pool.run(place_rows_alone, moves)
         return left
-
-    def build_histogram(self, memory: Workspace, node: int) -> None:
-        """Histogram of a node, in its slot."""
-        nodes = memory.nodes
-        origin = int(nodes.node[node]["slot"]) * memory.node_size
-        self.histogram(
-            int(nodes.node[node]["begin"]), nodes.count[node], memory.hist[origin : origin + memory.node_size]
-        )
 
     def histogram(self, begin: int, count: IntArray, out: IntArray) -> None:
         """Histogram of the rows from ``begin`` on: every thread adds up a share of them, then shares are added up.

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from unbiasedgbm.kernels import hash64, inline_kernel, kernel
+from unbiasedgbm.kernels import hash64, inline_kernel
 from unbiasedgbm.training.gradients import G_SHIFT
 
 EVIDENCE, MERGED, SEPARATE, WITHOUT_SE, WITHOUT_UB, STANDARD = range(6)
@@ -580,13 +580,3 @@ def allow(tree_allowed, groups, compatible, features, rule, node, allowed):
             n_allowed += 1
     if n_allowed == 0 and fallback >= 0:
         allowed[fallback] = 1
-
-
-@kernel
-def scan_features_alone(
-    begin, end, hist, origin, size, n_search, features, levels, allowed, bonus, rule, low, high, scratch, out
-):
-    """`scan_features`, to be called from Python; compiled only where a pool does the work."""
-    return scan_features(
-        begin, end, hist, origin, size, n_search, features, levels, allowed, bonus, rule, low, high, scratch, out
-    )

@@ -15,17 +15,11 @@ from unbiasedgbm.losses import Loss
 from unbiasedgbm.metrics import Metric
 from unbiasedgbm.threads import Pool
 from unbiasedgbm.training.gradients import Packing
-from unbiasedgbm.training.grower import STATE_SIZE, Evidence, Limits, new_nodes
+from unbiasedgbm.training.grower import STATE_SIZE, Limits, Table, new_nodes
 from unbiasedgbm.training.roles import role_ends, role_shares
-from unbiasedgbm.training.shard import BLOCK_ROWS, Draw, Layout
-from unbiasedgbm.training.splitting import (
-    CANDIDATE,
-    EVIDENCE,
-    SPLIT_RULES,
-    Rule,
-    new_scratch,
-    scan_features_alone,
-)
+from unbiasedgbm.training.shard import Draw, Layout
+from unbiasedgbm.training.splitting import CANDIDATE, EVIDENCE, SPLIT_RULES, new_scratch
+from unbiasedgbm.training.team import new_board
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -33,11 +27,14 @@ IntArray = npt.NDArray[np.int64]
 # Memory for histograms beyond which the least promising leaves lose theirs.
 HIST_BYTES = 512 << 20
 
-# Below so many (row, feature) pairs of a histogram, rows of a partition, or bins of a scan, a question to the pool
-# costs more than it saves.
-_ASK_PAIRS = 500_000
-_ASK_ROWS = 50_000
-_ASK_BINS = 40_000
+# A chunk of work for a member of a team: rows of a partition, rows of a histogram, bins of a scan or a subtraction.
+# Smaller ones cost more than they save.
+_SPLIT_ROWS = 4096
+_BUILD_ROWS = 1024
+_SCAN_BINS = 4096
+
+# Rows of a table for every thread of a team.
+_TEAM_ROWS = 4096
 
 _STREAM_COLUMNS = 3
 
@@ -64,6 +61,16 @@ class TrainingParameters:
     seed: int
 
 
+class Elsewhere(Protocol):
+    """Answers of rows that are not here."""
+
+    def partition(self, memory: Workspace, node: int) -> None:
+        """Divide a node's rows; the numbers go to ``side_count``."""
+
+    def build_histogram(self, memory: Workspace, node: int) -> None:
+        """Fill the histogram in a node's slot."""
+
+
 class Rows(Protocol):
     """What the booster asks of the rows, wherever they are: see `Shard`, which has them here."""
 
@@ -81,6 +88,10 @@ class Rows(Protocol):
     rows: npt.NDArray[np.uint32]
     spare: npt.NDArray[np.uint32]
 
+    @property
+    def elsewhere(self) -> Elsewhere | None:
+        """Who answers what the grower asks, where it does not have the rows."""
+
     def gradients(self, loss: Loss, bag: int) -> tuple[float, float]:
         """Derivatives at a bag's raw predictions; returns the largest |g| and h, unweighted.
 
@@ -92,12 +103,6 @@ class Rows(Protocol):
 
     def pack(self, draw: Draw, output: int, packing: Packing) -> IntArray:
         """Pack gradients; returns the sums of what was packed."""
-
-    def partition(self, memory: Workspace, node: int) -> None:
-        """Divide a node's rows; the numbers go to ``side_count``."""
-
-    def build_histogram(self, memory: Workspace, node: int) -> None:
-        """Fill the histogram in a node's slot."""
 
     def leaf_sums(
         self, memory: Workspace, leaf: npt.NDArray[np.intp], output: int, units: tuple[float, float]
@@ -121,6 +126,11 @@ def make_layout(parameters: TrainingParameters, mapper: BinMapper) -> Layout:
     return Layout(role_ends(shares), int((shares > 0).sum()), drawn, mapper.hist_size)
 
 
+def team_size(rows: Rows, pool: Pool) -> int:
+    """Threads that grow a tree together."""
+    return 1 if rows.elsewhere is not None else max(1, min(pool.n_threads, rows.n // _TEAM_ROWS))
+
+
 class Workspace:
     """Arrays that the grower works with, made once for a fit.
 
@@ -131,7 +141,8 @@ class Workspace:
     mapper : BinMapper
     features : ndarray of shape (p,), FEATURE
     groups : ndarray of shape (n_groups, p), uint8
-    pool : Pool
+    n_members : int
+        Of the team that grows trees.
     """
 
     def __init__(
@@ -141,10 +152,10 @@ class Workspace:
         mapper: BinMapper,
         features: npt.NDArray[np.void],
         groups: npt.NDArray[np.uint8],
-        pool: Pool,
+        n_members: int,
     ) -> None:
         p = len(features)
-        self.pool, self.features = pool, features
+        self.features = features
         self.n_roles = layout.n_roles
         # nodes
         most_levels = int(features["n_bins"][mapper.categorical].max(initial=0))
@@ -157,32 +168,38 @@ class Workspace:
         self.candidates = np.zeros(p, CANDIDATE)
         self.tree_allowed = np.ones(p, np.uint8)
         self.allowed = self.tree_allowed if self.node_groups is None else np.ones(p, np.uint8)
-        self.scratch = [new_scratch(int(features["n_bins"].max())) for _ in range(pool.n_threads)]
         # histograms
         self.hist_size = layout.hist_size
         self.node_size = self.n_roles * self.hist_size
         self.n_slots = min(max(2, parameters.num_leaves), max(4, HIST_BYTES // (8 * self.node_size)))
         self.hist = np.zeros(self.n_slots * self.node_size, np.int64)
         self.free = np.zeros(self.n_slots, np.int64)
+        # the team
+        self.n_members = n_members
+        self.board = new_board()
+        self.scratch = [new_scratch(int(features["n_bins"].max())) for _ in range(n_members)]
+        self.parts = np.zeros((n_members - 1) * self.node_size, np.int64)
+        self.cuts = np.zeros((n_members, 4), np.int64)
 
     def limits(self, parameters: TrainingParameters, rows: Rows, draw_key: np.uint64) -> Limits:
-        """When to stop growing and when to ask."""
-        alone = self.pool.n_threads == 1
-        elsewhere = len(rows.rows) < rows.n
-        p = len(self.features)
-        never = 1 << 62
+        """When to stop growing, and how to cut up the work."""
         return Limits(
             num_leaves=parameters.num_leaves,
             max_depth=parameters.max_depth or 0,
             min_rows=2 if rows.counted else 2 * parameters.min_samples_leaf,
             min_split_gain=parameters.min_split_gain,
-            rows_elsewhere=elsewhere,
+            rows_elsewhere=rows.elsewhere is not None,
             draw_key=draw_key,
-            ask_rows=0 if elsewhere else never if alone else max(BLOCK_ROWS // 4, _ASK_PAIRS // p),
-            ask_partition=0 if elsewhere else never if alone else _ASK_ROWS,
-            ask_bins=never if alone else _ASK_BINS,
+            n_threads=self.n_members,
+            split_rows=_SPLIT_ROWS,
+            build_rows=_BUILD_ROWS,
+            scan_bins=_SCAN_BINS,
             n_bins=self.hist_size,
         )
+
+    def table(self, rows: Rows) -> Table:
+        """What the members of the team share."""
+        return Table(rows.bins, rows.packed, rows.rows, rows.spare, self.hist, self.parts, self.cuts)
 
     def draw_columns(self, parameters: TrainingParameters, number: int) -> None:
         """Choose a tree's features: those with the smallest hashes, whatever their order."""
@@ -193,31 +210,3 @@ class Workspace:
         draws = np.array([hash_key(parameters.seed, _STREAM_COLUMNS, number, int(tie)) for tie in self.features["tie"]])
         self.tree_allowed[:] = 0
         self.tree_allowed[np.argsort(draws, kind="stable")[:wanted]] = 1
-
-    def scan(self, node: int, rule: Rule, evidence: Evidence) -> None:
-        """Candidates of all features, a share of them on each thread."""
-        nodes, p = self.nodes, len(self.features)
-        edges = [p * k // self.pool.n_threads for k in range(self.pool.n_threads + 1)]
-        self.pool.run(
-            scan_features_alone,
-            [
-                (
-                    edges[k],
-                    edges[k + 1],
-                    self.hist,
-                    int(nodes.node[node]["slot"]) * self.node_size,
-                    self.hist_size,
-                    int(nodes.count[node, 0]),
-                    self.features,
-                    self.levels,
-                    self.allowed,
-                    evidence.bonus,
-                    rule,
-                    float(nodes.node[node]["low"]),
-                    float(nodes.node[node]["high"]),
-                    self.scratch[k],
-                    self.candidates,
-                )
-                for k in range(self.pool.n_threads)
-            ],
-        )

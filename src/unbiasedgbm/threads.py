@@ -13,15 +13,45 @@ from typing import Any
 import joblib
 
 _lock = threading.Lock()
-_tasks: SimpleQueue[tuple[Callable[[], None], SimpleQueue[BaseException | None]]] = SimpleQueue()
+_helpers: SimpleQueue[_Helper] = SimpleQueue()
 _n_workers = 0
+
+
+class _Helper:
+    """Work that a worker may do, unless its end comes before a worker does."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._work: Callable[[], Any] | None = work
+        self._claim = threading.Lock()
+        # a queue of the standard library's C code: a third of the cost of an executor and its futures
+        self._done: SimpleQueue[BaseException | None] = SimpleQueue()
+
+    def begin(self) -> None:
+        """Do the work; called by a worker."""
+        if not self._claim.acquire(blocking=False):
+            return
+        try:
+            if self._work is not None:
+                self._work()
+        except BaseException as error:
+            self._done.put(error)
+        else:
+            self._done.put(None)
+
+    def end(self) -> BaseException | None:
+        """Call the work off, or, if it has begun, wait for its end; returns its error."""
+        if self._claim.acquire(blocking=False):
+            # it may stand in the queue for long; nothing of a fit must live on in it
+            self._work = None
+            return None
+        return self._done.get()
 
 
 def _forget() -> None:
     """In a forked child the parent's threads do not exist: start anew."""
-    global _lock, _tasks, _n_workers
+    global _lock, _helpers, _n_workers
     _lock = threading.Lock()
-    _tasks = SimpleQueue()
+    _helpers = SimpleQueue()
     _n_workers = 0
 
 
@@ -48,27 +78,25 @@ def effective_n_jobs(n_jobs: int | None) -> int:
     return max(1, cores + 1 + n_jobs)
 
 
-def _serve(tasks: SimpleQueue[tuple[Callable[[], None], SimpleQueue[BaseException | None]]]) -> None:
+def _serve(helpers: SimpleQueue[_Helper]) -> None:
     """What a worker does all its life."""
     while True:
-        work, done = tasks.get()
-        try:
-            work()
-        except BaseException as error:
-            done.put(error)
-        else:
-            done.put(None)
+        helper = helpers.get()
+        helper.begin()
         # nothing of a fit must live on in a thread that waits for the next one
-        del work, done
+        del helper
 
 
-def _start_workers(n_workers: int) -> SimpleQueue[tuple[Callable[[], None], SimpleQueue[BaseException | None]]]:
+def _send(works: Sequence[Callable[[], Any]], sent: list[_Helper]) -> None:
+    """Offer works to the workers, of which there are at least as many; each is entered in ``sent``."""
     global _n_workers
     with _lock:
-        while _n_workers < n_workers:
-            threading.Thread(target=_serve, args=(_tasks,), name=f"unbiasedgbm-{_n_workers}", daemon=True).start()
+        while _n_workers < len(works):
+            threading.Thread(target=_serve, args=(_helpers,), name=f"unbiasedgbm-{_n_workers}", daemon=True).start()
             _n_workers += 1
-        return _tasks
+    for work in works:
+        sent.append(_Helper(work))
+        _helpers.put(sent[-1])
 
 
 class Pool:
@@ -100,20 +128,36 @@ class Pool:
                     return
                 results[k] = function(*arguments[k])
 
-        n_helpers = min(self.n_threads, len(arguments)) - 1
-        tasks = _start_workers(self.n_threads - 1)
-        # A queue of the standard library's C code: a third of the cost of an executor and its futures.
-        done: SimpleQueue[BaseException | None] = SimpleQueue()
-        for _ in range(n_helpers):
-            tasks.put((work, done))
+        helpers: list[_Helper] = []
         try:
+            _send([work] * (min(self.n_threads, len(arguments)) - 1), helpers)
             work()
         finally:
-            errors = [done.get() for _ in range(n_helpers)]
+            errors = [helper.end() for helper in helpers]
         for error in errors:
             if error is not None:
                 raise error
         return results
+
+    def run_team(self, lead: Callable[[], Any], others: Sequence[Callable[[], Any]], stop: Callable[[], None]) -> Any:
+        """Call ``lead`` here, and meanwhile ``others`` on other threads, as far as there are any to spare.
+
+        Parameters
+        ----------
+        lead : callable
+            Must come to an end without the others.
+        others : sequence of callables
+            Work until ``stop`` was called.
+        stop : callable
+        """
+        helpers: list[_Helper] = []
+        try:
+            _send(others, helpers)
+            return lead()
+        finally:
+            stop()
+            for helper in helpers:
+                helper.end()
 
     def blocks(self, n: int, smallest: int) -> list[tuple[int, int]]:
         """Cut 0..n into blocks of at least ``smallest``, a few to a thread."""

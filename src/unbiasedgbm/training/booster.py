@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ from unbiasedgbm.training.grower import (
 from unbiasedgbm.training.partition import add_tree
 from unbiasedgbm.training.shard import BLOCK_ROWS, Draw
 from unbiasedgbm.training.splitting import EVIDENCE, SPLIT_RULES, Rule
+from unbiasedgbm.training.team import STOP
 from unbiasedgbm.training.workspace import Rows, TrainingParameters, Workspace, team_size
 
 FloatArray = npt.NDArray[np.float64]
@@ -292,8 +294,9 @@ class Booster:
         memory, rows = self._memory, self.rows
         limits, table = memory.limits(self.parameters, rows, draw.node_key), memory.table(rows)
         memory.board[:] = 0
-        team = [
-            (
+
+        def work(member: int) -> int:
+            return grow(
                 member,
                 memory.board,
                 memory.state,
@@ -312,9 +315,12 @@ class Booster:
                 memory.scratch[member],
                 memory.candidates,
             )
-            for member in range(memory.n_members)
-        ]
-        while (question := self.pool.run(grow, team)[0]) != DONE:
+
+        def stop() -> None:
+            memory.board[STOP] = 1
+
+        others = [partial(work, member) for member in range(1, memory.n_members)]
+        while (question := self.pool.run_team(partial(work, 0), others, stop)) != DONE:
             if rows.elsewhere is None:
                 raise AssertionError("the grower asks for rows that it has; this is a bug, please report it")
             node = int(memory.state[REQUEST])

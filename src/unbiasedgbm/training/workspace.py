@@ -34,7 +34,7 @@ _BUILD_ROWS = 1024
 _SCAN_BINS = 4096
 
 # Rows of a table for every thread of a team.
-_TEAM_ROWS = 4096
+_TEAM_ROWS = 10_000
 
 _STREAM_COLUMNS = 3
 

@@ -458,7 +458,7 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
     path_smooth : float or None, default=None
         Rows that the value of a node's parent is worth in its own value; no effect where leaf values are quantiles.
         None: 10 for ``split_rule="evidence"``, else 0.
-    max_bins : int, default=64
+    max_bins : int, default=128
         Bins for the values of a numeric feature; at most 255.
     subsample, colsample_bytree, colsample_bynode : float, default=1.0
         Shares of the rows and features drawn for each tree, and of the features for each node.
@@ -541,7 +541,7 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
         min_split_gain: float = 0.0,
         reg_lambda: float = 1.0,
         path_smooth: float | None = None,
-        max_bins: int = 64,
+        max_bins: int = 128,
         subsample: float = 1.0,
         colsample_bytree: float = 1.0,
         colsample_bynode: float = 1.0,

@@ -122,7 +122,7 @@ _SHARED = (
         low=0,
         optional=True,
     ),
-    Parameter("max_bins", "int", 64, "Bins for the values of a numeric feature.", low=2, high=255),
+    Parameter("max_bins", "int", 128, "Bins for the values of a numeric feature.", low=2, high=255),
     Parameter("subsample", "float", 1.0, "Share of the rows drawn for each tree.", low=0, high=1, open_low=True),
     Parameter(
         "colsample_bytree", "float", 1.0, "Share of the features drawn for each tree.", low=0, high=1, open_low=True

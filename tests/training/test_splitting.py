@@ -27,15 +27,15 @@ def grow_and_check(boosted, n_trees=1):
             bonus[-32:] -= 2.0 * np.log(useful) * min(squares / first_squares, 1.0)
         twin = Twin(boosted, bonus)
         leaves, found, importance = check_tree(boosted, grown, twin)
-        # leaf values: Newton steps from all rows of the tree, without the search's weights
+        # leaf values: Newton steps without the search's weights, from all rows of the tree or, by default, from S2 alone
         for i, mask in leaves.items():
-            used = mask & (twin.role < 3)
+            used = mask & (twin.role == 1 if boosted.parameters.split_rule == "evidence" else twin.role < 3)
             value = -(w * g)[used].sum() / ((w * h * np.ones_like(g))[used].sum() + boosted.parameters.reg_lambda)
             value *= boosted.parameters.learning_rate
             if not twin.features["monotone"].any():
                 assert grown.tree.value[i] == pytest.approx(value, rel=1e-5, abs=1e-7)
             np.testing.assert_array_equal(boosted.rows.raw[mask, 0], raw_before[mask] + grown.tree.value[i])
-            assert grown.tree.cover[i] == used.sum()
+            assert grown.tree.cover[i] == (mask & (twin.role < 3)).sum()
         np.testing.assert_allclose(boosted.progress.importance - importance_before, importance, rtol=1e-6, atol=1e-7)
         if boosted.parameters.split_rule == "evidence":
             n = min(n_before + 1, 30)

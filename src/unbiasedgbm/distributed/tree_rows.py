@@ -116,7 +116,7 @@ class TreeRows:
 
     def add(self, paths: list[int], output: int, values: FloatArray) -> None:
         """Add the leaves' values to the raw predictions of all their rows."""
-        ranges = [self._ranges(path, 4) for path in paths]
+        ranges = [self._ranges(path, 0, 4) for path in paths]
         begin = np.array([begin for leaf in ranges for begin, _ in leaf], np.int64)
         end = np.array([end for leaf in ranges for _, end in leaf], np.int64)
         self.shard.add_ranges(begin, end, output, np.repeat(values, [len(leaf) for leaf in ranges]))
@@ -205,16 +205,21 @@ class TreeRows:
 
     # -- leaves ------------------------------------------------------------------------------------------------------
 
-    def _ranges(self, path: int, n_roles: int) -> list[tuple[int, int]]:
-        """Where the rows of a node lie, those of its first roles."""
+    def _ranges(self, path: int, first: int, last: int) -> list[tuple[int, int]]:
+        """Where the rows of a node lie, those of the roles first..last−1."""
         if 2 * path in self._begin:
-            return self._ranges(2 * path, n_roles) + self._ranges(2 * path + 1, n_roles)
-        begin = self._begin[path]
-        return [(begin, begin + int(self._count[path][:n_roles].sum()))]
+            return self._ranges(2 * path, first, last) + self._ranges(2 * path + 1, first, last)
+        count = self._count[path]
+        begin = self._begin[path] + int(count[:first].sum())
+        return [(begin, begin + int(count[first:last].sum()))]
+
+    def _value_ranges(self, paths: list[int]) -> list[list[tuple[int, int]]]:
+        """Where the rows lie that the values of leaves are computed of."""
+        return [self._ranges(path, self.shard.layout.leaf_role, 3) for path in paths]
 
     def leaf_sums(self, paths: list[int], output: int, units: tuple[float, float]) -> IntArray:
         """Σg and Σh of every leaf in fixed point, shape (n_leaves, 2)."""
-        ranges = [self._ranges(path, 3) for path in paths]
+        ranges = self._value_ranges(paths)
         begin = np.array([begin for leaf in ranges for begin, _ in leaf], np.int64)
         end = np.array([end for leaf in ranges for _, end in leaf], np.int64)
         sums = self.shard.range_sums(begin, end, output, units)
@@ -225,7 +230,9 @@ class TreeRows:
         """Residuals y − F of the rows of leaves, which leaf each is in, and their weights as whole numbers."""
         shard = self.shard
         pieces = [
-            (leaf, shard.rows[begin:end]) for leaf, path in enumerate(paths) for begin, end in self._ranges(path, 3)
+            (leaf, shard.rows[begin:end])
+            for leaf, ranges in enumerate(self._value_ranges(paths))
+            for begin, end in ranges
         ]
         rows = np.concatenate([rows for _, rows in pieces])
         leaf = np.repeat([leaf for leaf, _ in pieces], [len(rows) for _, rows in pieces])

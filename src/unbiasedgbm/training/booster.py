@@ -331,7 +331,7 @@ class Booster:
                 rows.elsewhere.build_histogram(memory, node)
 
     def _finish(self, tops: Tops, sums: Sums, output: int, packing: Packing, dispersion: float) -> GrownTree:
-        """Leaf values from all rows, raw predictions, importance, and the tree itself."""
+        """Leaf values, raw predictions, importance, and the tree itself."""
         memory = self._memory
         m = int(memory.state[N_NODES])
         node = memory.nodes.node[:m]

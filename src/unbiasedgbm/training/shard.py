@@ -77,6 +77,8 @@ class Layout(NamedTuple):
     """Whether the split search gives rows random weights."""
     hist_size: int
     """Bins of one role's histogram."""
+    leaf_role: int
+    """First role whose rows leaf values are computed of."""
 
 
 class Draw(NamedTuple):
@@ -336,8 +338,13 @@ class Shard:
     def leaf_sums(
         self, memory: Workspace, leaf: npt.NDArray[np.intp], output: int, units: tuple[float, float]
     ) -> IntArray:
-        """Σg and Σh of every leaf in fixed point, weights applied, shape (n_leaves, 2)."""
-        return self.range_sums(*_ranges(memory, leaf, 3), output, units)
+        """Σg and Σh of the rows that a leaf's value is computed of, in fixed point, weights applied.
+
+        Returns
+        -------
+        ndarray of shape (n_leaves, 2), int64
+        """
+        return self.range_sums(*_ranges(memory, leaf, self.layout.leaf_role, 3), output, units)
 
     def leaf_quantiles(self, memory: Workspace, leaf: npt.NDArray[np.intp], output: int, level: float) -> FloatArray:
         """A quantile of every leaf's residuals y − F; 0 where it has no rows, shape (n_leaves,)."""
@@ -349,7 +356,7 @@ class Shard:
             residual = self.data.y[chosen] - self.bag[chosen, output]
             return weighted_quantile(residual, None if self.weight_units is None else self.weight_units[chosen], level)
 
-        begin, end = _ranges(memory, leaf, 3)
+        begin, end = _ranges(memory, leaf, self.layout.leaf_role, 3)
         return np.array(self.pool.run(one, list(zip(begin.tolist(), end.tolist(), strict=True))))
 
     @cached_property
@@ -362,7 +369,7 @@ class Shard:
 
     def add(self, memory: Workspace, leaf: npt.NDArray[np.intp], output: int, value: FloatArray) -> None:
         """Add the leaves' values to the raw predictions of all their rows, also of those left out of the tree."""
-        self.add_ranges(*_ranges(memory, leaf, 4), output, value)
+        self.add_ranges(*_ranges(memory, leaf, 0, 4), output, value)
 
     def range_sums(self, begin: IntArray, end: IntArray, output: int, units: tuple[float, float]) -> IntArray:
         """`leaf_sums` of ranges of the sorted rows."""
@@ -427,7 +434,8 @@ def as_outputs(raw: FloatArray) -> FloatArray:
     return raw[:, 0] if raw.shape[1] == 1 else raw
 
 
-def _ranges(memory: Workspace, leaf: npt.NDArray[np.intp], n_roles: int) -> tuple[IntArray, IntArray]:
-    """Where the rows of leaves begin and end, those of the first roles; all of them if ``n_roles`` is 4."""
-    begin = memory.nodes.node["begin"][leaf]
-    return begin, begin + memory.nodes.count[leaf, :n_roles].sum(axis=1)
+def _ranges(memory: Workspace, leaf: npt.NDArray[np.intp], first: int, last: int) -> tuple[IntArray, IntArray]:
+    """Where the rows of leaves begin and end, those of the roles first..last−1; role 3 are rows left out."""
+    count = memory.nodes.count[leaf]
+    begin = memory.nodes.node["begin"][leaf] + count[:, :first].sum(axis=1)
+    return begin, begin + count[:, first:last].sum(axis=1)

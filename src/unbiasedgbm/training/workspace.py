@@ -123,8 +123,11 @@ class Rows(Protocol):
 def make_layout(parameters: TrainingParameters, mapper: BinMapper) -> Layout:
     """Roles and histograms of a fit."""
     shares = role_shares(parameters.split_rule, parameters.role_ratio)
-    drawn = SPLIT_RULES[parameters.split_rule] == EVIDENCE
-    return Layout(role_ends(shares), int((shares > 0).sum()), drawn, mapper.hist_size)
+    evidence = SPLIT_RULES[parameters.split_rule] == EVIDENCE
+    # Rows that found the splits are on the side that suits them: of a category with many levels, all of them. So the
+    # default rule leaves the values of leaves to the other rows; the paper's rules take all.
+    leaf_role = 1 if evidence else 0
+    return Layout(role_ends(shares), int((shares > 0).sum()), evidence, mapper.hist_size, leaf_role)
 
 
 def team_size(rows: Rows, pool: Pool) -> int:

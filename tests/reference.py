@@ -86,12 +86,8 @@ class Twin:
     def judge(self, f, left, rows):
         """select, accept, evidence."""
         if self.rule == "evidence":
-            evidence = self.evidence(left, rows) / self.dispersion
-            score = 2 * self.gain(left, rows, [1]) / self.dispersion
-            if self.bonus[f] <= -2.0 and evidence < 0.0:
-                score = -score
-            score += self.bonus[f] - 2.0
-            return score, score, evidence
+            score = 2 * self.gain(left, rows, [1]) / self.dispersion - 2.0 + self.bonus[f]
+            return score, score, self.evidence(left, rows) / self.dispersion
         if self.rule == "merged":
             score = self.cross(left, rows, [0, 1], [1])
         elif self.rule == "separate":

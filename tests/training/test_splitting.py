@@ -27,7 +27,7 @@ def grow_and_check(boosted, n_trees=1):
             bonus[-32:] -= 2.0 * np.log(useful) * min(squares / first_squares, 1.0)
         twin = Twin(boosted, bonus)
         leaves, found, importance = check_tree(boosted, grown, twin)
-        # leaf values: Newton steps without the search's weights, from all rows of the tree or, by default, from S2 alone
+        # leaf values: Newton steps without the search's weights, from all rows of the tree or, by default, from S2
         for i, mask in leaves.items():
             used = mask & (twin.role == 1 if boosted.parameters.split_rule == "evidence" else twin.role < 3)
             value = -(w * g)[used].sum() / ((w * h * np.ones_like(g))[used].sum() + boosted.parameters.reg_lambda)

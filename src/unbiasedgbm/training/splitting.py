@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 
 from unbiasedgbm.kernels import hash64, inline_kernel
-from unbiasedgbm.training.evidence import MAX_FEATURE_Z
 from unbiasedgbm.training.gradients import G_SHIFT
 
 EVIDENCE, MERGED, SEPARATE, WITHOUT_SE, WITHOUT_UB, STANDARD = range(6)
@@ -238,13 +237,9 @@ def judge(f, left1, left2, left3, total1, total2, total3, bonus, rule, out):
     half = 0.5 * rule.unit
     evidence = 0.0
     if code == EVIDENCE:
-        evidence = pooled_cross(left1, total1, left2, total2, rule) * rule.unit
-        select = gain(left2, total2, rule) * rule.unit
-        if bonus <= -MAX_FEATURE_Z and evidence < 0.0:
-            # a square has no sign: of a feature that has done harm, what S2 says against S1 counts against it
-            select = -select
-        select += bonus - rule.null_mean
+        select = gain(left2, total2, rule) * rule.unit - rule.null_mean + bonus
         accept = select
+        evidence = pooled_cross(left1, total1, left2, total2, rule) * rule.unit
     elif code == MERGED:
         select = cross(left1 + left2, total1 + total2, left2, total2, rule) * half
         accept = select

@@ -27,7 +27,6 @@ DEFAULTS = TrainingParameters(
     min_child_weight=1e-3,
     min_split_gain=0.0,
     reg_lambda=1.0,
-    path_smooth=0.0,
     cat_smooth=5.0,
     subsample=1.0,
     colsample_bytree=1.0,

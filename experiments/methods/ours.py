@@ -11,7 +11,6 @@ PAPER: dict[str, Any] = {
     "n_estimators": 500,
     "num_leaves": 31,
     "n_bags": 1,
-    "path_smooth": 0.0,
     "max_bins": 128,
 }
 """One chain of trees of at most 31 leaves, as in the paper; steps and trees as they are used where nothing is tuned."""

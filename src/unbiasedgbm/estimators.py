@@ -36,7 +36,7 @@ from unbiasedgbm.threads import Pool, effective_n_jobs
 from unbiasedgbm.training.booster import Booster
 from unbiasedgbm.training.constraints import interaction_groups, monotone_signs
 from unbiasedgbm.training.loop import Watched, boost
-from unbiasedgbm.training.roles import DEFAULT_BAGS, DEFAULT_SMOOTH, usable_rule
+from unbiasedgbm.training.roles import DEFAULT_BAGS, usable_rule
 from unbiasedgbm.training.setup import Constraints, Rows, hold_out, make_booster, watch
 from unbiasedgbm.training.workspace import TrainingParameters
 
@@ -297,7 +297,6 @@ class _BaseUnbiasedGBM(BaseEstimator):
             split_rule=rule,
             role_ratio=ratio if rule == self.split_rule else None,
             n_bags=DEFAULT_BAGS[rule] if self.n_bags is None else self.n_bags,
-            path_smooth=DEFAULT_SMOOTH[rule] if self.path_smooth is None else self.path_smooth,
             seed=seed,
             **same_name,
         )
@@ -455,9 +454,6 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
         Score that a split must exceed; may be negative.
     reg_lambda : float, default=1.0
         L2 penalty on leaf values.
-    path_smooth : float or None, default=None
-        Rows that the value of a node's parent is worth in its own value; no effect where leaf values are quantiles.
-        None: 10 for ``split_rule="evidence"``, else 0.
     max_bins : int, default=128
         Bins for the values of a numeric feature; at most 255.
     subsample, colsample_bytree, colsample_bynode : float, default=1.0
@@ -540,7 +536,6 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
         min_child_weight: float = 1e-3,
         min_split_gain: float = 0.0,
         reg_lambda: float = 1.0,
-        path_smooth: float | None = None,
         max_bins: int = 128,
         subsample: float = 1.0,
         colsample_bytree: float = 1.0,
@@ -573,7 +568,6 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
         self.min_child_weight = min_child_weight
         self.min_split_gain = min_split_gain
         self.reg_lambda = reg_lambda
-        self.path_smooth = path_smooth
         self.max_bins = max_bins
         self.subsample = subsample
         self.colsample_bytree = colsample_bytree
@@ -693,7 +687,7 @@ class UnbiasedGBMRegressor(RegressorMixin, _BaseUnbiasedGBM):
         Variance power of ``loss="tweedie"``.
     **parameters
         All others are those of `UnbiasedGBMClassifier`, but for ``class_weight``; ``min_samples_leaf`` is 3 and
-        ``max_bins`` 255 and ``path_smooth`` 0 by default.
+        ``max_bins`` 255 by default.
 
     Attributes
     ----------
@@ -727,7 +721,6 @@ class UnbiasedGBMRegressor(RegressorMixin, _BaseUnbiasedGBM):
         min_child_weight: float = 1e-3,
         min_split_gain: float = 0.0,
         reg_lambda: float = 1.0,
-        path_smooth: float | None = 0.0,
         max_bins: int = 255,
         subsample: float = 1.0,
         colsample_bytree: float = 1.0,
@@ -763,7 +756,6 @@ class UnbiasedGBMRegressor(RegressorMixin, _BaseUnbiasedGBM):
         self.min_child_weight = min_child_weight
         self.min_split_gain = min_split_gain
         self.reg_lambda = reg_lambda
-        self.path_smooth = path_smooth
         self.max_bins = max_bins
         self.subsample = subsample
         self.colsample_bytree = colsample_bytree

@@ -113,15 +113,6 @@ _SHARED = (
         "turns the limit off.",
     ),
     Parameter("reg_lambda", "float", 1.0, "L2 penalty on leaf values, added to hessian sums.", low=0),
-    Parameter(
-        "path_smooth",
-        "float",
-        None,
-        "Rows that the value of a node's parent is worth in its own value; no effect where leaf values are quantiles. "
-        "None: 10 for split_rule='evidence', else 0.",
-        low=0,
-        optional=True,
-    ),
     Parameter("max_bins", "int", 128, "Bins for the values of a numeric feature.", low=2, high=255),
     Parameter("subsample", "float", 1.0, "Share of the rows drawn for each tree.", low=0, high=1, open_low=True),
     Parameter(
@@ -188,7 +179,7 @@ CLASSIFIER_PARAMETERS = (
 )
 
 # Numbers have more to tell than classes: regression gains by finer cuts and smaller leaves, classification does not.
-_REGRESSOR_DEFAULTS = {"min_samples_leaf": 3, "max_bins": 255, "path_smooth": 0.0}
+_REGRESSOR_DEFAULTS = {"min_samples_leaf": 3, "max_bins": 255}
 
 REGRESSOR_PARAMETERS = (
     Parameter("loss", "free", "squared_error", f"One of {', '.join(REGRESSION_LOSSES)}, or two callables."),

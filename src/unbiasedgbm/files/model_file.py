@@ -154,8 +154,6 @@ def _read_parameters(data: Any, cls: type) -> dict[str, Any]:
     """Parameters of an estimator; one that an older version did not have gets its default."""
     plain = fields.mapping(data, "parameters")
     table = cls._parameters  # type: ignore[attr-defined]
-    # files of before it was there are of trees without it
-    plain = {"path_smooth": 0.0, **plain}
     unknown = set(plain) - {parameter.name for parameter in table}
     if unknown:
         raise ModelFileError(f"'parameters' has {min(unknown)!r:.80}, which this version does not know")

@@ -31,7 +31,6 @@ from unbiasedgbm.training.grower import (
     grow,
     start_tree,
 )
-from unbiasedgbm.training.leaves import path_values
 from unbiasedgbm.training.partition import add_tree
 from unbiasedgbm.training.shard import BLOCK_ROWS, Draw
 from unbiasedgbm.training.splitting import EVIDENCE, SPLIT_RULES, Rule
@@ -208,7 +207,7 @@ class Booster:
         self._grow(rule, evidence, draw)
         if parameters.split_rule == "evidence":
             memories[place].learn(evidence.found)
-        return self._finish(tops, sums, output, packing, dispersion)
+        return self._finish(tops, output, packing, dispersion)
 
     def _draw(self, number: int) -> Draw:
         """Keys of what is random in a tree."""
@@ -330,14 +329,14 @@ class Booster:
             else:
                 rows.elsewhere.build_histogram(memory, node)
 
-    def _finish(self, tops: Tops, sums: Sums, output: int, packing: Packing, dispersion: float) -> GrownTree:
+    def _finish(self, tops: Tops, output: int, packing: Packing, dispersion: float) -> GrownTree:
         """Leaf values, raw predictions, importance, and the tree itself."""
         memory = self._memory
         m = int(memory.state[N_NODES])
         node = memory.nodes.node[:m]
         leaf = np.flatnonzero(node["left"] < 0)
         if self.loss.leaf_level is None:
-            leaf_value = self._newton_values(tops, sums, output, node["left"], leaf)
+            leaf_value = self._newton_values(tops, output, leaf)
         else:
             leaf_value = self.rows.leaf_quantiles(memory, leaf, output, self.loss.leaf_level)
         scale = packing.h_scale / packing.g_scale
@@ -348,19 +347,12 @@ class Booster:
         self._count_importance(node, dispersion)
         return self._export(node, value, output)
 
-    def _newton_values(
-        self, tops: Tops, sums: Sums, output: int, left: npt.NDArray[np.int64], leaf: npt.NDArray[np.intp]
-    ) -> FloatArray:
-        """−G/(H + λ) of every leaf, in fixed point, smoothed along its path."""
-        parameters, rows = self.parameters, self.rows
-        units = fixed_unit(tops.g, rows.n), fixed_unit(tops.h, rows.n)
-        of_leaf = rows.leaf_sums(self._memory, leaf, output, units) / units
-        g, h, value = np.zeros((3, len(left)))
-        g[leaf], h[leaf] = of_leaf.T
-        # so many average rows
-        smooth = parameters.path_smooth * sums.h / rows.n_rows
-        path_values(np.ascontiguousarray(left), g, h, parameters.reg_lambda, smooth, value)
-        return value[leaf]
+    def _newton_values(self, tops: Tops, output: int, leaf: npt.NDArray[np.intp]) -> FloatArray:
+        """−G/(H + λ) of every leaf, in fixed point."""
+        g_unit, h_unit = fixed_unit(tops.g, self.rows.n), fixed_unit(tops.h, self.rows.n)
+        sums = self.rows.leaf_sums(self._memory, leaf, output, (g_unit, h_unit))
+        g, h = sums[:, 0] / g_unit, sums[:, 1] / h_unit
+        return -g / np.maximum(h + self.parameters.reg_lambda, 1e-300)
 
     def _count_importance(self, node: npt.NDArray[np.void], dispersion: float) -> None:
         """Add the worth of every split made, and of every candidate that was turned away (the paper's Remark)."""

@@ -20,9 +20,6 @@ DEFAULT_RATIO: dict[str, tuple[float, float, float]] = {
 # Chains of trees of each rule. One draw of roles is one of many; the default takes the mean over three.
 DEFAULT_BAGS = {rule: 3 if rule == "evidence" else 1 for rule in DEFAULT_RATIO}
 
-# Rows that the value of a node's parent is worth in its own.
-DEFAULT_SMOOTH = {rule: 10.0 if rule == "evidence" else 0.0 for rule in DEFAULT_RATIO}
-
 
 def role_shares(split_rule: str, role_ratio: Sequence[float] | None) -> npt.NDArray[np.float64]:
     """Shares of the rows that search, judge and accept, summing to 1, shape (3,).

@@ -53,7 +53,6 @@ class TrainingParameters:
     min_child_weight: float
     min_split_gain: float
     reg_lambda: float
-    path_smooth: float
     cat_smooth: float
     subsample: float
     colsample_bytree: float

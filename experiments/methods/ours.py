@@ -6,13 +6,7 @@ from typing import Any, ClassVar
 
 from experiments.methods.base import Method, Params, boosting_space
 
-PAPER: dict[str, Any] = {
-    "learning_rate": 0.04,
-    "n_estimators": 500,
-    "num_leaves": 31,
-    "n_bags": 1,
-    "max_bins": 128,
-}
+PAPER: dict[str, Any] = {"learning_rate": 0.04, "n_estimators": 500, "num_leaves": 31, "n_bags": 1}
 """One chain of trees of at most 31 leaves, as in the paper; steps and trees as they are used where nothing is tuned."""
 
 

@@ -130,7 +130,44 @@ def a_rows_way() -> str:
     return _svg(916, 388, "A row's way: table, columns, bins, gradients, roles, histograms, splits, leaves", parts)
 
 
+# -- how cost grows --------------------------------------------------------------------------------------------------
+
+_PANEL = 240
+
+
+def scaling() -> str:
+    """Time to fit by rows, features and leaves, each as a multiple of the smallest; both axes are logarithmic."""
+    rows = results.benchmark("scaling")["rows"]
+    axes = list(dict.fromkeys(row["axis"] for row in rows))
+    parts = []
+    for number, axis in enumerate(axes):
+        left, bottom = 40 + (_PANEL + 40) * number, 40 + _PANEL
+        curves = {row["model"]: row["growth"] for row in rows if row["axis"] == axis}
+        sizes = np.array([float(size) for size in next(iter(curves.values()))])
+        decades = np.log10(sizes[-1] / sizes[0])
+        parts += [
+            _text(left, 28, f"Time by {axis}", "ink title"),
+            f'<rect class="box" x="{left}" y="40" width="{_PANEL}" height="{_PANEL}" rx="4" fill-opacity="0"/>',
+            f'<path class="thin" d="M{left},{bottom} L{left + _PANEL},{bottom - _PANEL}" stroke-dasharray="4 4"/>',
+            _text(left, bottom + 18, f"{sizes[0]:,.0f}", "soft"),
+            _text(left + _PANEL, bottom + 18, f"{sizes[-1]:,.0f}", "soft", "end"),
+        ]
+        for (model, growth), kind in zip(curves.items(), ("signal", "noise"), strict=True):
+            x = left + _PANEL * np.log10(sizes / sizes[0]) / decades
+            y = bottom - _PANEL * np.log10(np.array(list(growth.values()))) / decades
+            path = " L".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
+            parts.append(f'<path class="line" d="M{path}"/>')
+            parts += [f'<circle class="{kind}" cx="{a:.1f}" cy="{b:.1f}" r="4"/>' for a, b in zip(x, y, strict=True)]
+            if number == 0:
+                parts.append(_text(left + 10, 62 + 18 * (kind == "noise"), model, kind))
+    note = "Dashed: in proportion. Each curve is relative to its own first point; both axes are logarithmic and alike."
+    parts.append(_text(40, 322, note, "soft"))
+    label = "Time grows in proportion to rows and features, and slower than leaves"
+    return _svg(40 + (_PANEL + 40) * len(axes), 336, label, parts)
+
+
 FIGURES: dict[str, Callable[[], str]] = {
     "docs/gain.svg": gain_and_unbiased_gain,
     "docs/way.svg": a_rows_way,
+    "docs/scaling.svg": scaling,
 }

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from unbiasedgbm.binning import BinMapper
 from unbiasedgbm.distributed.kernels import answer_split, redraw_roles
+from unbiasedgbm.distributed.pooled import divide, histogram
 from unbiasedgbm.losses import Loss
 from unbiasedgbm.training.shard import Draw, Layout, Shard
 
@@ -66,6 +67,7 @@ class TreeRows:
         self.shard, self.n_added = shard, n_added
         self._used = used_cells(mapper, shard.layout)
         self._runs = runs
+        self._parts = np.zeros((shard.pool.n_threads - 1, shard.layout.n_roles * shard.layout.hist_size), np.int64)
         self._n_features = len(mapper.n_bins)
         self._begin: dict[int, int] = {}
         self._count: dict[int, IntArray] = {}
@@ -134,7 +136,7 @@ class TreeRows:
     def histogram(self, path: int) -> IntArray:
         """Histogram of any node, its used cells."""
         hist = np.zeros(self.shard.layout.n_roles * self.shard.layout.hist_size, np.int64)
-        self.shard.histogram(self._begin[path], self._count[path], hist)
+        histogram(self.shard, self._begin[path], self._count[path], self._parts, hist)
         return hist[self._used]
 
     def split(self, splits: Splits) -> tuple[IntArray, IntArray]:
@@ -192,7 +194,7 @@ class TreeRows:
         """One split on all threads."""
         shard, path = self.shard, splits.paths[k]
         begin, count = self._begin[path], self._count[path]
-        sides[0] = shard.divide(begin, count, (shard.bins, *splits.rule[k].tolist(), splits.levels, k))
+        sides[0] = divide(shard, begin, count, (shard.bins, *splits.rule[k].tolist(), splits.levels, k))
         sides[1] = count - sides[0]
         self._histograms(int(splits.build[k]), (begin, begin + int(sides[0].sum())), sides, histograms)
 
@@ -200,7 +202,7 @@ class TreeRows:
         layout = self.shard.layout
         hist = np.zeros(layout.n_roles * layout.hist_size, np.int64)
         for place, side in enumerate(_built(build)):
-            self.shard.histogram(starts[side], sides[side], hist)
+            histogram(self.shard, starts[side], sides[side], self._parts, hist)
             histograms[place] = hist[self._used]
 
     # -- leaves ------------------------------------------------------------------------------------------------------

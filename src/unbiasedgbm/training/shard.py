@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,8 +31,7 @@ from unbiasedgbm.training.gradients import (
     sum_chunks,
     sum_rows,
 )
-from unbiasedgbm.training.histogram import add_rows_alone
-from unbiasedgbm.training.partition import add_values, place_rows_alone, split_rows_alone
+from unbiasedgbm.training.partition import add_values
 
 if TYPE_CHECKING:
     from unbiasedgbm.training.workspace import Workspace
@@ -148,8 +147,6 @@ class Shard:
             for begin, end in pool.blocks(last - first, BLOCK_ROWS):
                 self.blocks.append((first + begin, first + end))
                 self.offsets.append(np.uint64(number - first))
-        # histograms of all threads but the one whose sum goes to the caller
-        self._parts = np.zeros((pool.n_threads - 1, layout.n_roles * layout.hist_size), np.int64)
 
     # -- an iteration ------------------------------------------------------------------------------------------------
 
@@ -268,70 +265,6 @@ class Shard:
             ],
         )
         return totals.sum(axis=0)
-
-    # -- nodes -------------------------------------------------------------------------------------------------------
-
-    def divide(self, begin: int, count: IntArray, rule: tuple[Any, ...]) -> IntArray:
-        """Divide the rows from ``begin`` on, so many of each role; returns those of each role that went left.
-
-        Parameters
-        ----------
-        rule : tuple
-            The first arguments of `partition.split_rows`.
-        """
-        segments = []
-        at = begin
-        for role in range(4):
-            n = int(count[role])
-            n_parts = max(1, min(self.pool.n_threads, n // BLOCK_ROWS))
-            edges = [at + n * k // n_parts for k in range(n_parts + 1)]
-            segments += [(role, first, last) for first, last in pairwise(edges) if last > first]
-            at += n
-        n_left = self.pool.run(
-            split_rows_alone, [(*rule, self.rows, first, last, self.spare) for _, first, last in segments]
-        )
-        left = np.zeros(4, np.int64)
-        for (role, _, _), k in zip(segments, n_left, strict=True):
-            left[role] += k
-        left_at = begin
-        right_at = begin + int(left.sum())
-        moves = []
-        for (_, first, last), k in zip(segments, n_left, strict=True):
-            moves.append((self.spare, first, last, k, self.rows, left_at, right_at))
-            left_at += k
-            right_at += last - first - k
-        self.pool.run(place_rows_alone, moves)
-        return left
-
-    def histogram(self, begin: int, count: IntArray, out: IntArray) -> None:
-        """Histogram of the rows from ``begin`` on: every thread adds up a share of them, then shares are added up.
-
-        Parameters
-        ----------
-        count : ndarray of shape (4,), int64
-            Rows of each role.
-        out : ndarray of shape (n_roles * hist_size,), int64
-            Filled.
-        """
-        size, n_roles = self.layout.hist_size, self.layout.n_roles
-        ends = begin + np.cumsum(count[:n_roles])
-        n = int(ends[-1]) - begin
-        n_parts = self.pool.n_threads
-
-        def one(k: int, part: IntArray) -> None:
-            part[:] = 0
-            low, high = begin + n * k // n_parts, begin + n * (k + 1) // n_parts
-            start = begin
-            for role in range(n_roles):
-                stop = int(ends[role])
-                first, last = max(low, start), min(high, stop)
-                if last > first:
-                    add_rows_alone(self.bins, self.packed, self.rows, first, last, part, role * size)
-                start = stop
-
-        self.pool.run(one, list(enumerate([out, *self._parts])))
-        for part in self._parts:
-            out += part
 
     # -- rows of leaves ----------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from workbench import bins_of
+from workbench import bins_of, trees_of
 
 N_ROLES = {"evidence": 2, "merged": 2, "separate": 3, "without_se": 2, "without_ub": 2, "standard": 1}
 
@@ -206,7 +206,7 @@ def check_tree(boosted, grown, twin, groups=None):
 
     Where two features or cuts score the same to seven digits, the engine's choice is followed.
     """
-    tree, p = grown.tree, boosted.parameters
+    tree, p = trees_of(boosted, [grown]), boosted.parameters
     X = boosted.table.block(0, len(boosted.rows.data.y))
     rows = {0: twin.role < 4}
     nodes = {0: twin.node(rows[0])}

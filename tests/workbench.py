@@ -11,6 +11,7 @@ from unbiasedgbm.losses import SquaredError
 from unbiasedgbm.threads import Pool
 from unbiasedgbm.training.booster import Booster
 from unbiasedgbm.training.gradients import G_SHIFT
+from unbiasedgbm.training.harvest import to_ensemble
 from unbiasedgbm.training.setup import Constraints, Rows, make_booster
 from unbiasedgbm.training.workspace import TrainingParameters
 
@@ -34,6 +35,11 @@ DEFAULTS = TrainingParameters(
     n_bags=1,
     seed=0,
 )
+
+
+def trees_of(boosted, grown):
+    """Grown trees as a model."""
+    return to_ensemble(boosted.mapper, boosted.base, grown)
 
 
 class OpenBooster(Booster):

@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from unbiasedgbm.callbacks import Callback, EarlyStopping, LogProgress, TrainingState
 from unbiasedgbm.callbacks.checkpoint import find_checkpoint, fingerprint
-from unbiasedgbm.ensemble.trees import Tree, TreeEnsemble, join
+from unbiasedgbm.ensemble.trees import TreeEnsemble
 from unbiasedgbm.frames import Schema, learn_schema
 from unbiasedgbm.losses import REGRESSION_LOSSES, CustomLoss, LogLoss, Loss, MulticlassLogLoss, regression_loss
 from unbiasedgbm.metrics import Metric, make_metrics
@@ -35,6 +35,7 @@ from unbiasedgbm.targets import class_numbers, finite_numbers, read_target, read
 from unbiasedgbm.threads import Pool, effective_n_jobs
 from unbiasedgbm.training.booster import Booster
 from unbiasedgbm.training.constraints import interaction_groups, monotone_signs
+from unbiasedgbm.training.harvest import Harvest
 from unbiasedgbm.training.loop import Watched, boost
 from unbiasedgbm.training.roles import DEFAULT_BAGS, usable_rule
 from unbiasedgbm.training.setup import Constraints, Rows, hold_out, make_booster, watch
@@ -169,14 +170,13 @@ class _BaseUnbiasedGBM(BaseEstimator):
             resumed=resumed is not None,
         )
         stopper = EarlyStopping(self.n_iter_no_change, self.tol)
-        trees: list[Tree] = []
+        harvest = Harvest(booster.mapper, work.base, old_trees)
         rows_read = ""
 
         def model_so_far() -> FittedModel:
-            ensemble = join(schema.n_features, work.base, old_trees, trees)
             best = stopper.best_iteration or state.iteration
             return FittedModel(
-                schema, ensemble, booster.progress.copy(), seed, best, copy_history(state.history), rows_read
+                schema, harvest.ensemble(), booster.progress.copy(), seed, best, copy_history(state.history), rows_read
             )
 
         rule = booster.parameters.split_rule
@@ -187,7 +187,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
                 rows_read = work.fingerprint(None if start is None else start.ensemble)
                 if resumed is not None:
                     checkpoint.check_rows(resumed, rows_read)
-            boost(booster, state, work.metrics, work.validation, watchers, bool(self.verbose), trees)
+            boost(booster, state, work.metrics, work.validation, watchers, bool(self.verbose), harvest)
         finally:
             work.close()
         return self._accept(model_so_far(), rule)

@@ -7,7 +7,7 @@ from workbench import mixed_table
 
 from unbiasedgbm import UnbiasedGBMRegressor
 from unbiasedgbm.ensemble.predict import leaves, prepare, raw_predict
-from unbiasedgbm.ensemble.trees import Tree, join
+from unbiasedgbm.ensemble.trees import TreeEnsemble, join
 from unbiasedgbm.frames import learn_schema
 from unbiasedgbm.threads import Pool
 
@@ -43,8 +43,16 @@ def random_ensemble(rng, n_features=4, n_trees=6, n_outputs=2):
             "sets": np.array(sets, np.uint64),
         }
         output = int(rng.integers(n_outputs))
-        trees.append(Tree(output=output, **arrays, value=value, cover=np.ones(m), score=np.zeros(m)))
-    return trees, join(n_features, rng.normal(size=n_outputs), None, trees).validate()
+        trees.append(one_tree(n_features, output, arrays, value))
+    return trees, join(rng.normal(size=n_outputs), trees).validate()
+
+
+def one_tree(n_features, output, arrays, value):
+    m = len(value)
+    return TreeEnsemble(
+        n_features, np.zeros(1), np.array([0, m]), np.array([output]), **arrays, value=value, cover=np.ones(m),
+        score=np.zeros(m),
+    )  # fmt: skip
 
 
 def walk_twin(tree, x):
@@ -80,7 +88,7 @@ def test_any_ensemble_is_walked_as_its_words_say(seed):
         for i in range(n):
             k = walk_twin(tree, X[i])
             expected_leaves[i, t] = k
-            expected[i, tree.output] += tree.value[k]
+            expected[i, tree.output[0]] += tree.value[k]
     for n_jobs in (1, 3):
         np.testing.assert_array_equal(raw_predict(walk, ensemble.base, table, 0, len(trees), Pool(n_jobs)), expected)
         np.testing.assert_array_equal(leaves(walk, table, len(trees), Pool(n_jobs)), expected_leaves)
@@ -98,12 +106,11 @@ def test_ranges_of_trees_add_up():
 
 def test_too_many_thresholds_are_refused():
     n = 65_002
-    base = np.zeros(1)
-    stump = [
-        Tree(0, np.array([1, -1, -1], np.int32), np.array([0, -1, -1], np.int32), np.array([float(k), 0, 0]),
-             np.zeros(3, bool), np.full(3, -1, np.int64), np.zeros(3, np.int32), np.empty(0, np.uint64), np.zeros(3),
-             np.ones(3), np.zeros(3))
-        for k in range(n)
-    ]  # fmt: skip
+    arrays = {
+        "left": np.array([1, -1, -1], np.int32), "feature": np.array([0, -1, -1], np.int32),
+        "missing_left": np.zeros(3, bool), "set_start": np.full(3, -1, np.int64), "set_words": np.zeros(3, np.int32),
+        "sets": np.empty(0, np.uint64),
+    }  # fmt: skip
+    stumps = [one_tree(1, 0, {**arrays, "threshold": np.array([float(k), 0, 0])}, np.zeros(3)) for k in range(n)]
     with pytest.raises(ValueError, match="more than 65,000 different thresholds"):
-        prepare(join(1, base, None, stump))
+        prepare(join(np.zeros(1), stumps))

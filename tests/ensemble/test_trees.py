@@ -60,7 +60,17 @@ def test_head_and_join(ensemble):
     assert same_trees(ensemble.head(18), ensemble)
     head = ensemble.head(5).validate()
     assert head.n_trees == 5
-    assert same_trees(join(ensemble.n_features, ensemble.base, head, []).head(5), head)
+    assert same_trees(join(ensemble.base, [head]), head)
+    both = join(ensemble.base, [head, ensemble]).validate()
+    assert both.n_trees == 23
+    first = head.n_nodes
+    np.testing.assert_array_equal(both.threshold[first:], ensemble.threshold)
+    for node in np.flatnonzero(ensemble.set_start >= 0):
+        sets = [
+            trees.sets[trees.set_start[k] :][: trees.set_words[k]]
+            for trees, k in ((both, first + node), (ensemble, node))
+        ]
+        np.testing.assert_array_equal(*sets)
 
 
 BROKEN = {

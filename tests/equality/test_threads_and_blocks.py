@@ -8,11 +8,10 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
-from workbench import ALL_RULES, booster, mixed_table, same_trees
+from workbench import ALL_RULES, booster, mixed_table, same_trees, trees_of
 
 from unbiasedgbm import UnbiasedGBMClassifier, binning
 from unbiasedgbm.ensemble import predict
-from unbiasedgbm.ensemble.trees import join
 from unbiasedgbm.losses import AbsoluteError, LogLoss, MulticlassLogLoss
 from unbiasedgbm.training import booster as booster_module
 from unbiasedgbm.training import shard, workspace
@@ -43,9 +42,9 @@ def grow(n_jobs, n_iterations=4, loss=None, n=600, **options):
         y = np.digitize(y, [0.5, 2.0][: loss.n_outputs - 1] or [1.0]).astype(float)
     options = {"num_leaves": 12, "min_split_gain": -3.0, "split_rule": "evidence", "min_samples_leaf": 3, **options}
     boosted = booster(X, y, categorical=[4, 5], loss=loss, n_jobs=n_jobs, **options)
-    trees = [grown.tree for _ in range(n_iterations) for grown in boosted.iterate()]
+    trees = [grown for _ in range(n_iterations) for grown in boosted.iterate()]
     memory = boosted._memory
-    return join(6, boosted.base, None, trees), boosted.progress.importance.copy(), boosted.rows.raw.copy(), memory
+    return trees_of(boosted, trees), boosted.progress.importance.copy(), boosted.rows.raw.copy(), memory
 
 
 def assert_same(a, b):

@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from workbench import ALL_RULES, booster, mixed_table
+from workbench import ALL_RULES, booster, mixed_table, trees_of
 
 from unbiasedgbm.ensemble.predict import leaves, prepare, raw_predict
-from unbiasedgbm.ensemble.trees import join
 from unbiasedgbm.losses import (
     AbsoluteError,
     GammaLoss,
@@ -36,8 +35,8 @@ def check_every_iteration(boosted, n_iterations=8):
     trees = []
     n_splits = 0
     for _ in range(n_iterations):
-        trees += [grown.tree for grown in boosted.iterate()]
-        ensemble = join(boosted.schema.n_features, boosted.base, None, trees).validate()
+        trees += boosted.iterate()
+        ensemble = trees_of(boosted, trees).validate()
         walk = prepare(ensemble)
         raw = raw_predict(walk, ensemble.base, boosted.table, 0, ensemble.n_trees, Pool(1))
         np.testing.assert_array_equal(raw, boosted.rows.raw)
@@ -100,9 +99,9 @@ def test_validation_rows_are_walked_by_the_same_rule():
     trees = []
     for _ in range(5):
         grown = boosted.iterate()
-        trees += [one.tree for one in grown]
+        trees += grown
         for one in grown:
             boosted.add_to(one, bins, raw)
-        ensemble = join(6, boosted.base, None, trees)
+        ensemble = trees_of(boosted, trees)
         expected = raw_predict(prepare(ensemble), ensemble.base, table, 0, ensemble.n_trees, Pool(1))
         np.testing.assert_array_equal(raw, expected)

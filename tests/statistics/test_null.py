@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 import pytest
 from reference import Twin
-from workbench import booster
+from workbench import booster, trees_of
 
 LEVELS = (2, 6, 50, 500)
 N_FEATURES = 9
@@ -37,7 +37,7 @@ def roots(rule, n_repeats, **options):
     accepted = []
     for seed in range(n_repeats):
         boosted = noise_booster(rule, seed, **options)
-        tree = boosted.iterate()[0].tree
+        tree = trees_of(boosted, boosted.iterate()[:1])
         candidates.append(boosted.candidates())
         if tree.feature[0] >= 0:
             chosen[tree.feature[0]] += 1

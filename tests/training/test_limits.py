@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from workbench import ALL_RULES, booster, mixed_table
+from workbench import ALL_RULES, booster, mixed_table, trees_of
 
 from unbiasedgbm.training.roles import role_shares
 
@@ -10,7 +10,7 @@ from unbiasedgbm.training.roles import role_shares
 def leaves_of(boosted, grown):
     """Leaf of each row, by the raw predictions' rows of the workspace."""
     leaf = np.empty(len(boosted.rows.data.y), int)
-    tree, memory = grown.tree, boosted.rows
+    tree, memory = trees_of(boosted, [grown]), boosted.rows
     for k in np.flatnonzero(tree.left < 0):
         begin = int(grown.node["begin"][k])
         leaf[memory.rows[begin : begin + int(grown.node["n_rows"][k])]] = k
@@ -52,7 +52,7 @@ def test_num_leaves(rule, num_leaves):
     X, y = mixed_table(500, 1)
     boosted = booster(X, y, split_rule=rule, num_leaves=num_leaves, min_split_gain=-np.inf, min_samples_leaf=1)
     for _ in range(2):
-        assert (boosted.iterate()[0].tree.left < 0).sum() == num_leaves
+        assert (boosted.iterate()[0].node["left"] < 0).sum() == num_leaves
 
 
 @pytest.mark.parametrize("rule", ALL_RULES)
@@ -62,7 +62,7 @@ def test_max_depth(rule, max_depth):
     boosted = booster(X, y, split_rule=rule, max_depth=max_depth, min_split_gain=-np.inf, min_samples_leaf=1)
     grown = boosted.iterate()[0]
     assert grown.node["depth"].max() == max_depth
-    assert (grown.tree.left < 0).sum() == 2**max_depth
+    assert (grown.node["left"] < 0).sum() == 2**max_depth
 
 
 @pytest.mark.parametrize("rule", ALL_RULES)
@@ -71,7 +71,7 @@ def test_min_split_gain(rule):
     sizes = []
     for limit in (-np.inf, 0.0, 5.0, 1e9):
         boosted = booster(X, y, split_rule=rule, min_split_gain=limit)
-        tree = boosted.iterate()[0].tree
+        tree = trees_of(boosted, boosted.iterate())
         made = tree.left >= 0
         assert (tree.score[made] >= limit).all()
         sizes.append(len(tree.left))
@@ -84,13 +84,13 @@ def test_column_samples():
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(300, 20)), rng.normal(size=300)
     boosted = booster(X, y, colsample_bytree=0.25, min_split_gain=-np.inf)
-    used = [set(boosted.iterate()[0].tree.feature) - {-1} for _ in range(30)]
+    used = [set(trees_of(boosted, boosted.iterate()).feature) - {-1} for _ in range(30)]
     assert max(len(features) for features in used) <= 5
     # every feature has its turn, and trees differ
     assert len(set().union(*used)) == 20
     assert len({frozenset(features) for features in used}) > 20
     by_node = booster(X, y, colsample_bynode=0.25, min_split_gain=-np.inf)
-    roots = [int(by_node.iterate()[0].tree.feature[0]) for _ in range(40)]
+    roots = [int(trees_of(by_node, by_node.iterate()).feature[0]) for _ in range(40)]
     assert len(set(roots)) > 5
 
 
@@ -98,6 +98,6 @@ def test_no_split_is_better_than_a_bad_one():
     # a node without any candidate is a leaf, also at the root
     X, y = np.ones((50, 2)), np.arange(50.0)
     boosted = booster(X, y)
-    tree = boosted.iterate()[0].tree
+    tree = trees_of(boosted, boosted.iterate())
     assert tree.left.tolist() == [-1]
     assert tree.value[0] == pytest.approx(0.0, abs=1e-6)

@@ -64,12 +64,11 @@ def test_role_draw_fit_keeps_the_roles():
 
 def test_role_draw_node_changes_the_trees_below_the_root_only():
     X, y = mixed_table(500)
-    by_tree = booster(X, y, split_rule="merged").iterate()[0].tree
-    by_node = booster(X, y, split_rule="merged", role_draw="node").iterate()[0].tree
-    assert by_tree.feature[0] == by_node.feature[0]
-    assert by_tree.threshold[0] == by_node.threshold[0]
-    assert by_tree.score[0] == by_node.score[0]
-    assert not np.array_equal(by_tree.score, by_node.score)
+    by_tree = booster(X, y, split_rule="merged").iterate()[0]
+    by_node = booster(X, y, split_rule="merged", role_draw="node").iterate()[0]
+    for field in ("feature", "bin", "score"):
+        assert by_tree.node[0][field] == by_node.node[0][field]
+    assert not np.array_equal(by_tree.node["score"], by_node.node["score"])
 
 
 class TestSmallTables:

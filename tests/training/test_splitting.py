@@ -33,9 +33,9 @@ def grow_and_check(boosted, n_trees=1):
             value = -(w * g)[used].sum() / ((w * h * np.ones_like(g))[used].sum() + boosted.parameters.reg_lambda)
             value *= boosted.parameters.learning_rate
             if not twin.features["monotone"].any():
-                assert grown.tree.value[i] == pytest.approx(value, rel=1e-5, abs=1e-7)
-            np.testing.assert_array_equal(boosted.rows.raw[mask, 0], raw_before[mask] + grown.tree.value[i])
-            assert grown.tree.cover[i] == (mask & (twin.role < 3)).sum()
+                assert grown.value[i] == pytest.approx(value, rel=1e-5, abs=1e-7)
+            np.testing.assert_array_equal(boosted.rows.raw[mask, 0], raw_before[mask] + grown.value[i])
+            assert grown.count[i, :3].sum() == (mask & (twin.role < 3)).sum()
         np.testing.assert_allclose(boosted.progress.importance - importance_before, importance, rtol=1e-6, atol=1e-7)
         if boosted.parameters.split_rule == "evidence":
             n = min(n_before + 1, 30)

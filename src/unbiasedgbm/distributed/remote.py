@@ -18,12 +18,13 @@ from unbiasedgbm.distributed.crew import Crew, WorkerLostError
 from unbiasedgbm.distributed.station import TRAIN, WATCH, Plan, Step
 from unbiasedgbm.distributed.statistics import RemoteStatistics, quantiles
 from unbiasedgbm.distributed.tree_rows import BOTH, LEFT, NEITHER, RIGHT, Splits, used_cells
-from unbiasedgbm.ensemble.trees import TreeEnsemble, join
+from unbiasedgbm.ensemble.trees import TreeEnsemble
 from unbiasedgbm.losses import Loss
 from unbiasedgbm.metrics import Metric
-from unbiasedgbm.training.booster import Booster, GrownTree
+from unbiasedgbm.training.booster import Booster
 from unbiasedgbm.training.gradients import G_SHIFT, Packing
 from unbiasedgbm.training.grower import N_LEAVES, N_NODES
+from unbiasedgbm.training.harvest import GrownTree, Harvest
 from unbiasedgbm.training.shard import Draw
 from unbiasedgbm.training.workspace import HIST_BYTES, TrainingParameters, Workspace
 
@@ -95,10 +96,12 @@ class RemoteRows:
         self.elsewhere = self
         self.crew = crew
         self._facts, self._plan, self._script = facts, plan, script
-        self._features, self._parameters, self._before = features, parameters, before
+        self._features, self._parameters = features, parameters
         self._used = used_cells(plan.mapper, plan.layout)
         self._waiting: list[Step] = []
-        self._done: list[GrownTree] = []
+        # of all finished iterations, and of the last one
+        self._done = Harvest(plan.mapper, plan.base, before)
+        self._last: Sequence[GrownTree] = ()
         self._packings: dict[int, Packing] = {}
         # of the tree that is being grown
         self._packed: tuple[Packing | None, list[Any]] = (None, [])
@@ -127,14 +130,13 @@ class RemoteRows:
 
     def finished(self, grown: Sequence[GrownTree]) -> None:
         """Note that an iteration is finished: it is never done again."""
-        self._done += grown
+        self._done.add(grown)
+        self._last = grown
 
     def recent(self) -> list[tuple[int, GrownTree]]:
         """The trees of the last iteration, by number."""
-        first = 0 if self._before is None else self._before.n_trees
-        n_each = self._plan.loss.n_outputs * self._plan.n_bags
-        start = max(0, len(self._done) - n_each)
-        return [(first + k, self._done[k]) for k in range(start, len(self._done))]
+        first = self._done.n_trees - len(self._last)
+        return [(first + k, tree) for k, tree in enumerate(self._last)]
 
     def _recover(self) -> None:
         """Put lost partitions on other workers, and bring all stations to the end of the last finished iteration."""
@@ -143,15 +145,12 @@ class RemoteRows:
                 self._waiting = []
                 self.crew.replace_lost()
                 fresh = [member for member in self.crew.members if not member.loaded]
-                trees = self._before
-                if self._done:
-                    n_features = len(self._plan.mapper.n_bins)
-                    trees = join(n_features, self._plan.base, self._before, [grown.tree for grown in self._done])
+                n_trees = self._done.n_trees
                 if fresh:
+                    trees = self._done.ensemble() if n_trees else None
                     self.crew.ask([*self._script, ("build", (self._plan, trees))], fresh)
                 for member in fresh:
                     member.loaded = True
-                n_trees = 0 if trees is None else trees.n_trees
                 self.crew.ask([("rewind", (n_trees, self.recent(), self._features))])
                 return
             except WorkerLostError:

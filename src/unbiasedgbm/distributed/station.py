@@ -39,7 +39,7 @@ from unbiasedgbm.kernels import hash_rows
 from unbiasedgbm.losses import Loss
 from unbiasedgbm.targets import class_numbers, finite_numbers
 from unbiasedgbm.threads import Pool
-from unbiasedgbm.training.booster import GrownTree
+from unbiasedgbm.training.harvest import GrownTree
 from unbiasedgbm.training.partition import add_tree
 from unbiasedgbm.training.setup import bag_of, start_raw
 from unbiasedgbm.training.shard import BLOCK_ROWS, Layout, Shard, TrainingData, as_outputs
@@ -616,7 +616,7 @@ class Station:
 
     def _walk(self, grown: GrownTree, features: npt.NDArray[np.void], bins: Bins, raw: FloatArray) -> None:
         flat, step = raw.reshape(-1), raw.shape[1]
-        tree = (bins, features, grown.node, grown.levels, grown.value, flat, grown.tree.output, step)
+        tree = (bins, features, grown.node, grown.levels, grown.value, flat, grown.output, step)
         self._pool.run(add_tree, [(*tree, begin, end) for begin, end in self._pool.blocks(len(raw), BLOCK_ROWS)])
 
 

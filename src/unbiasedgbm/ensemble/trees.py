@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -204,52 +203,21 @@ def _check_sorted_starts(tree_start: npt.NDArray[np.int64], n_trees: int, n_node
     _require(bool((np.diff(tree_start) >= 1).all()), "trees: every tree needs a root.")
 
 
-@dataclass(frozen=True)
-class Tree:
-    """One grown tree, with the fields of `TreeEnsemble` for its nodes alone."""
-
-    output: int
-    left: npt.NDArray[np.int32]
-    feature: npt.NDArray[np.int32]
-    threshold: npt.NDArray[np.float64]
-    missing_left: npt.NDArray[np.bool_]
-    set_start: npt.NDArray[np.int64]
-    set_words: npt.NDArray[np.int32]
-    sets: npt.NDArray[np.uint64]
-    value: npt.NDArray[np.float64]
-    cover: npt.NDArray[np.float64]
-    score: npt.NDArray[np.float64]
-
-
-def join(
-    n_features: int, base: npt.NDArray[np.float64], head: TreeEnsemble | None, trees: Sequence[Tree]
-) -> TreeEnsemble:
-    """An ensemble of the trees of ``head`` followed by ``trees``."""
-    parts: list[TreeEnsemble | Tree] = [] if head is None else [head]
-    parts += trees
-    sizes = [] if head is None else list(np.diff(head.tree_start))
-    sizes += [len(tree.left) for tree in trees]
-    outputs = ([] if head is None else [head.output]) + [np.array([tree.output for tree in trees], dtype=np.int64)]
-    set_sizes = np.array([len(part.sets) for part in parts], dtype=np.int64)
-    shifts = np.cumsum(set_sizes) - set_sizes
+def join(base: npt.NDArray[np.float64], parts: Sequence[TreeEnsemble]) -> TreeEnsemble:
+    """An ensemble of the trees of all parts, of which there is at least one, from a base of its own."""
+    sizes = np.concatenate([np.diff(part.tree_start) for part in parts])
+    n_words = np.array([len(part.sets) for part in parts])
+    shifts = np.cumsum(n_words) - n_words
     starts = [np.where(part.set_start >= 0, part.set_start + s, -1) for part, s in zip(parts, shifts, strict=True)]
     arrays = {
-        name: _concatenate([getattr(part, name) for part in parts], dtype)
-        for name, dtype in (
-            ("left", np.int32), ("feature", np.int32), ("threshold", np.float64), ("missing_left", np.bool_),
-            ("set_words", np.int32), ("sets", np.uint64), ("value", np.float64), ("cover", np.float64),
-            ("score", np.float64),
-        )
-    }  # fmt: skip
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in (*_NODE_ARRAYS, "output", "sets")
+        if name != "set_start"
+    }
     return TreeEnsemble(
-        n_features=n_features,
+        n_features=parts[0].n_features,
         base=np.array(base, dtype=np.float64),
         tree_start=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
-        output=_concatenate(outputs, np.int64),
-        set_start=_concatenate(starts, np.int64),
+        set_start=np.concatenate(starts),
         **arrays,
     )
-
-
-def _concatenate(arrays: Sequence[npt.NDArray[Any]], dtype: type[np.generic]) -> npt.NDArray[Any]:
-    return np.concatenate([*arrays, np.empty(0, dtype)]).astype(dtype)

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from unbiasedgbm.binning import BinMapper, Bins
-from unbiasedgbm.ensemble.trees import Tree
 from unbiasedgbm.exact import fixed_unit
 from unbiasedgbm.kernels import hash_key
 from unbiasedgbm.losses import Loss
@@ -31,6 +30,7 @@ from unbiasedgbm.training.grower import (
     grow,
     start_tree,
 )
+from unbiasedgbm.training.harvest import GrownTree
 from unbiasedgbm.training.partition import add_tree
 from unbiasedgbm.training.shard import BLOCK_ROWS, Draw
 from unbiasedgbm.training.splitting import EVIDENCE, SPLIT_RULES, Rule
@@ -113,16 +113,6 @@ class Sums(NamedTuple):
 
 
 @dataclass
-class GrownTree:
-    """A tree as the grower left it, on bins, with its leaf values."""
-
-    tree: Tree
-    node: npt.NDArray[np.void]
-    levels: npt.NDArray[np.uint64] | None
-    value: FloatArray
-
-
-@dataclass
 class Booster:
     """Grows trees one iteration at a time.
 
@@ -161,6 +151,7 @@ class Booster:
         self._max_draw = float(exponential_table().max()) if self.rows.layout.drawn else 1.0
         # features that have anything to cut
         self._n_useful = max(int((self.mapper.n_bins > 2).sum()), 1)
+        self._monotone = bool(self.features["monotone"].any())
 
     @property
     def exhausted(self) -> bool:
@@ -339,13 +330,16 @@ class Booster:
             leaf_value = self._newton_values(tops, output, leaf)
         else:
             leaf_value = self.rows.leaf_quantiles(memory, leaf, output, self.loss.leaf_level)
-        scale = packing.h_scale / packing.g_scale
-        leaf_value = np.clip(leaf_value, node["low"][leaf] * scale, node["high"][leaf] * scale)
+        if self._monotone:
+            scale = packing.h_scale / packing.g_scale
+            leaf_value = leaf_value.clip(node["low"][leaf] * scale, node["high"][leaf] * scale)
         value = np.zeros(m)
-        value[leaf] = self.parameters.learning_rate * leaf_value / self.parameters.n_bags
-        self.rows.add(memory, leaf, output, value[leaf])
+        leaf_value *= self.parameters.learning_rate / self.parameters.n_bags
+        value[leaf] = leaf_value
+        self.rows.add(memory, leaf, output, leaf_value)
         self._count_importance(node, dispersion)
-        return self._export(node, value, output)
+        levels = None if memory.levels is None else memory.levels[:m].copy()
+        return GrownTree(output, node.copy(), levels, value, memory.nodes.count[:m].copy())
 
     def _newton_values(self, tops: Tops, output: int, leaf: npt.NDArray[np.intp]) -> FloatArray:
         """−G/(H + λ) of every leaf, in fixed point."""
@@ -367,45 +361,8 @@ class Booster:
         self.progress.importance += np.bincount(feature[counted], worth, p)
         self.progress.n_splits += np.bincount(feature[made], minlength=p)
 
-    def _export(self, node: npt.NDArray[np.void], value: FloatArray, output: int) -> GrownTree:
-        """Copy the tree out of the workspace, with thresholds instead of bins."""
-        m = len(node)
-        left = node["left"].astype(np.int32)
-        inner = left >= 0
-        feature = np.where(inner, node["feature"], -1).astype(np.int32)
-        bins = node["bin"]
-        start, edges = self.mapper.flat_edges
-        set_start = np.full(m, -1, dtype=np.int64)
-        set_words = np.zeros(m, dtype=np.int32)
-        sets = np.empty(0, np.uint64)
-        categorical = inner & self.mapper.categorical[feature]
-        levels = self._memory.levels
-        if levels is not None and categorical.any():
-            set_words[categorical] = (self.mapper.n_bins[feature[categorical]] + 63) // 64
-            set_start[categorical] = np.cumsum(set_words[categorical]) - set_words[categorical]
-            sets = np.concatenate([levels[k, : set_words[k]] for k in np.flatnonzero(categorical)])
-        # the last bin has no upper edge: all values on the left, missing ones on the right
-        open_end = inner & ~categorical & (bins == self.mapper.n_bins[feature] - 1)
-        cut = inner & ~categorical & ~open_end
-        threshold = np.where(open_end, np.inf, 0.0)
-        threshold[cut] = edges[start[feature[cut]] + bins[cut] - 1]
-        tree = Tree(
-            output=output,
-            left=left,
-            feature=feature,
-            threshold=threshold,
-            missing_left=inner & ~categorical & (node["missing_left"] != 0),
-            set_start=set_start,
-            set_words=set_words,
-            sets=sets,
-            value=value,
-            cover=self._memory.nodes.count[:m, :3].sum(axis=1).astype(np.float64),
-            score=np.where(np.isfinite(node["score"]), node["score"], 0.0),
-        )
-        return GrownTree(tree, node.copy(), None if levels is None else levels[:m].copy(), value)
-
     def add_to(self, grown: GrownTree, bins: Bins, raw: FloatArray) -> None:
         """Add a tree to the raw predictions of another table that was binned by the same mapper."""
         flat, step = raw.reshape(-1), raw.shape[1]
-        tree = (bins, self.features, grown.node, grown.levels, grown.value, flat, grown.tree.output, step)
+        tree = (bins, self.features, grown.node, grown.levels, grown.value, flat, grown.output, step)
         self.pool.run(add_tree, [(*tree, begin, end) for begin, end in self.pool.blocks(len(raw), BLOCK_ROWS)])

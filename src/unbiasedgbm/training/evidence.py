@@ -8,6 +8,7 @@ z-score, within ±12: where splits of that size have helped before, more of them
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -63,6 +64,12 @@ class EvidenceMemory:
         # a variance that is rounding error of its parts is none
         variance[variance <= 1e-12 * self.square] = np.inf
         z = self.mean / np.sqrt(variance)
-        z[:-N_BUCKETS] = z[:-N_BUCKETS].clip(-MAX_FEATURE_Z, MAX_FEATURE_Z)
-        z[-N_BUCKETS:] = z[-N_BUCKETS:].clip(-MAX_NODE_Z, MAX_NODE_Z) * NODE_FACTOR
-        return z
+        z[-N_BUCKETS:] *= NODE_FACTOR
+        return np.minimum(np.maximum(z, -self._most), self._most)
+
+    @cached_property
+    def _most(self) -> FloatArray:
+        """The largest bonus of each feature and of each node size."""
+        most = np.full(len(self.mean), MAX_FEATURE_Z)
+        most[-N_BUCKETS:] = MAX_NODE_Z * NODE_FACTOR
+        return most

@@ -169,9 +169,12 @@ def start_tree(counts: list[int], nodes: Nodes, free: npt.NDArray[np.int64], sta
     nodes.node[0] = (0, sum(counts), -1, 0, -1, -1, 0, 0, _NO_SPLIT, 0.0, -np.inf, np.inf, 0.0)
     nodes.count[0] = counts
     nodes.compatible[0] = 1
-    free[:] = np.arange(len(free))[::-1]
+    free[:] = np.arange(len(free) - 1, -1, -1)
     state[:] = 0
-    state[[STAGE, N_NODES, N_LEAVES, N_FREE, LARGE]] = _FIRST, 1, 1, len(free), -1
+    state[STAGE] = _FIRST
+    state[N_NODES] = state[N_LEAVES] = 1
+    state[N_FREE] = len(free)
+    state[LARGE] = -1
 
 
 @inline_kernel

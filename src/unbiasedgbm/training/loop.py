@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from unbiasedgbm.binning import Bins
 from unbiasedgbm.callbacks import Callback, TrainingState, call_all
-from unbiasedgbm.ensemble.trees import Tree
 from unbiasedgbm.exceptions import InterruptedWarning
 from unbiasedgbm.metrics import Metric
-from unbiasedgbm.training.booster import Booster, GrownTree, Progress
+from unbiasedgbm.training.booster import Booster, Progress
+from unbiasedgbm.training.harvest import GrownTree, Harvest
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -70,7 +70,7 @@ def boost(
     validation: Watched | None,
     callbacks: Sequence[Callback],
     watch_training: bool,
-    trees: list[Tree],
+    harvest: Harvest,
 ) -> None:
     """Iterate until the number asked for is reached, a callback stops, or there is nothing left to learn.
 
@@ -86,10 +86,10 @@ def boost(
     callbacks : sequence of Callback
     watch_training : bool
         Whether the metrics of the training rows are recorded, too.
-    trees : list of Tree
-        Extended by the new trees.
+    harvest : Harvest
+        Takes in the new trees.
     """
-    done = _Done.now(booster, state, trees)
+    done = _Done.now(booster, state, harvest)
     first = state.iteration
     try:
         call_all(callbacks, "begin", state)
@@ -97,18 +97,18 @@ def boost(
             if call_all(callbacks, "before_iteration", state):
                 break
             grown = booster.iterate()
-            trees += [one.tree for one in grown]
+            harvest.add(grown)
             state.iteration = booster.progress.n_iterations
             if validation is not None:
                 validation.advance(booster, grown)
                 _record(state, "validation", metrics, validation)
             if watch_training:
                 _record(state, "training", metrics, booster.rows)
-            done = _Done.now(booster, state, trees)
+            done = _Done.now(booster, state, harvest)
             if call_all(callbacks, "after_iteration", state):
                 break
     except KeyboardInterrupt:
-        done.restore(booster, state, trees)
+        done.restore(booster, state, harvest)
         if state.iteration == first:
             raise
         warnings.warn(
@@ -129,14 +129,14 @@ class _Done:
     n_recorded: dict[tuple[str, str], int]
 
     @classmethod
-    def now(cls, booster: Booster, state: TrainingState, trees: list[Tree]) -> _Done:
+    def now(cls, booster: Booster, state: TrainingState, harvest: Harvest) -> _Done:
         recorded = {(name, metric): len(v) for name, values in state.history.items() for metric, v in values.items()}
-        return cls(booster.progress.copy(), len(trees), recorded)
+        return cls(booster.progress.copy(), harvest.n_trees, recorded)
 
-    def restore(self, booster: Booster, state: TrainingState, trees: list[Tree]) -> None:
+    def restore(self, booster: Booster, state: TrainingState, harvest: Harvest) -> None:
         booster.progress = self.progress
         state.iteration = self.progress.n_iterations
-        del trees[self.n_trees :]
+        harvest.take_back(self.n_trees)
         for name, values in state.history.items():
             for metric, recorded in values.items():
                 del recorded[self.n_recorded.get((name, metric), 0) :]

@@ -47,8 +47,8 @@ def answer_split(
         1 for the left child's histogram, 2 for the right one's, 3 for both.
     n_roles, size : int
         Roles and bins of a histogram.
-    hist : ndarray of shape (2 * n_roles * size,), int64
-        Added to: the left child's, then the right one's.
+    hist : ndarray of shape (n_built * n_roles * size,), int64
+        Added to: the left child's, then the right one's, those that are built.
     """
     first = begin
     n_left = np.int64(0)
@@ -70,12 +70,14 @@ def answer_split(
         right_at += sides[1, role]
         first = last
     first = begin
+    origin = np.int64(0)
     for side in range(2):
         if (build >> side) & 1 != 0:
             at = first
             for role in range(n_roles):
-                add_rows(bins, packed, rows, at, at + sides[side, role], hist, (side * n_roles + role) * size)
+                add_rows(bins, packed, rows, at, at + sides[side, role], hist, origin)
                 at += sides[side, role]
+                origin += size
         first = begin + n_left
 
 

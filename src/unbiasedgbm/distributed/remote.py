@@ -229,7 +229,8 @@ class RemoteRows:
         path = self._paths[node]
         if path not in self._hists:
             self._hists[path] = self.ask(("histogram", (path,)))[0]
-        memory.hist[int(memory.nodes.node[node]["slot"]) * memory.node_size + self._used] = self._hists[path]
+        at = int(memory.nodes.node[node]["slot"]) * memory.node_size
+        memory.hist[at : at + memory.node_size][self._used] = self._hists[path]
 
     def leaf_sums(
         self, memory: Workspace, leaf: npt.NDArray[np.intp], output: int, units: tuple[float, float]
@@ -276,7 +277,7 @@ class RemoteRows:
                         self._hists[2 * path + 1 - side] = whole - histograms[at]
                     at += 1
         # a histogram that is dropped is asked for again when it is needed
-        room = max(4, HIST_BYTES // (8 * len(self._used)))
+        room = max(4, HIST_BYTES // (8 * memory.node_size))
         while len(self._hists) > room:
             del self._hists[next(iter(self._hists))]
 

@@ -43,11 +43,13 @@ class Splits(NamedTuple):
     """(m, 2) keys of the children's roles, where every node draws its own."""
 
 
-def used_cells(mapper: BinMapper, layout: Layout) -> npt.NDArray[np.intp]:
-    """Cells of a histogram that can hold anything: the bins of all features, role by role."""
+def used_cells(mapper: BinMapper, layout: Layout) -> npt.NDArray[np.intp] | slice:
+    """Cells of a histogram that can hold anything: the bins of all features, role by role; a slice if that is all."""
     one = np.concatenate(
         [start + np.arange(n) for start, n in zip(mapper.offset().tolist(), mapper.n_bins.tolist(), strict=True)]
     )
+    if len(one) == layout.hist_size:
+        return slice(None)
     return np.concatenate([one + role * layout.hist_size for role in range(layout.n_roles)])
 
 
@@ -66,8 +68,10 @@ class TreeRows:
     def __init__(self, shard: Shard, mapper: BinMapper, runs: Sequence[tuple[int, int]], n_added: int) -> None:
         self.shard, self.n_added = shard, n_added
         self._used = used_cells(mapper, shard.layout)
+        self._node_size = shard.layout.n_roles * shard.layout.hist_size
+        self._n_used = self._node_size if isinstance(self._used, slice) else len(self._used)
         self._runs = runs
-        self._parts = np.zeros((shard.pool.n_threads - 1, shard.layout.n_roles * shard.layout.hist_size), np.int64)
+        self._parts = np.zeros((shard.pool.n_threads - 1, self._node_size), np.int64)
         self._n_features = len(mapper.n_bins)
         self._begin: dict[int, int] = {}
         self._count: dict[int, IntArray] = {}
@@ -135,7 +139,7 @@ class TreeRows:
 
     def histogram(self, path: int) -> IntArray:
         """Histogram of any node, its used cells."""
-        hist = np.zeros(self.shard.layout.n_roles * self.shard.layout.hist_size, np.int64)
+        hist = np.zeros(self._node_size, np.int64)
         histogram(self.shard, self._begin[path], self._count[path], self._parts, hist)
         return hist[self._used]
 
@@ -152,7 +156,7 @@ class TreeRows:
         counts = np.zeros((len(splits.paths), 2, 4), np.int64)
         n_built = [0, 1, 1, 2]
         at = np.cumsum([0, *(n_built[kind] for kind in splits.build.tolist())])
-        histograms = np.zeros((int(at[-1]), len(self._used)), np.int64)
+        histograms = np.zeros((int(at[-1]), self._n_used), np.int64)
         alone = self.shard.pool.n_threads == 1 or splits.redraw is not None
         small = []
         for k, path in enumerate(splits.paths):
@@ -172,15 +176,17 @@ class TreeRows:
         """One split on one thread."""
         shard, path, build = self.shard, splits.paths[k], int(splits.build[k])
         n_roles, size = shard.layout.n_roles, shard.layout.hist_size
-        hist = np.zeros(2 * n_roles * size if build else 0, np.int64)
+        whole = isinstance(self._used, slice)
+        built = histograms if whole else np.zeros((len(histograms), self._node_size), np.int64)
         begin = self._begin[path]
         answer_split(
             *(shard.bins, shard.packed, shard.rows, shard.spare, *splits.rule[k].tolist(), splits.levels, k),
-            *(begin, self._count[path], sides, NEITHER if splits.redraw is not None else build, n_roles, size, hist),
+            *(begin, self._count[path], sides, NEITHER if splits.redraw is not None else build, n_roles, size),
+            built.reshape(-1),
         )
         if splits.redraw is None:
-            for place, side in enumerate(_built(build)):
-                histograms[place] = hist[side * n_roles * size :][self._used]
+            if not whole:
+                histograms[:] = built[:, self._used]
             return
         starts = (begin, begin + int(sides[0].sum()))
         for side in (0, 1):
@@ -199,8 +205,7 @@ class TreeRows:
         self._histograms(int(splits.build[k]), (begin, begin + int(sides[0].sum())), sides, histograms)
 
     def _histograms(self, build: int, starts: tuple[int, int], sides: IntArray, histograms: IntArray) -> None:
-        layout = self.shard.layout
-        hist = np.zeros(layout.n_roles * layout.hist_size, np.int64)
+        hist = np.zeros(self._node_size, np.int64)
         for place, side in enumerate(_built(build)):
             histogram(self.shard, starts[side], sides[side], self._parts, hist)
             histograms[place] = hist[self._used]

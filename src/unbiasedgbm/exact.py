@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,7 @@ def _wide_sum(units: IntArray, weight: IntArray | None, heaviest: int) -> int:
     return total
 
 
+@lru_cache(maxsize=64)
 def fixed_unit(top: float, n: int) -> float:
     """Largest power of two by which n numbers up to ``top`` can be multiplied and still be added up in 62 bits."""
     exponent = 62 - math.frexp(max(top, 1e-280))[1] - (n + 1).bit_length()

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from unbiasedgbm.binning import Bins
-from unbiasedgbm.training.partition import add_values
+from unbiasedgbm.training.leaves import add_values
 from unbiasedgbm.training.partition import place_rows_alone as place_rows
 from unbiasedgbm.training.partition import split_rows_alone as split_rows
 

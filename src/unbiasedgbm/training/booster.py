@@ -31,8 +31,9 @@ from unbiasedgbm.training.grower import (
     start_tree,
 )
 from unbiasedgbm.training.harvest import GrownTree
+from unbiasedgbm.training.leaves import NewtonStep, newton_step
 from unbiasedgbm.training.partition import add_tree
-from unbiasedgbm.training.shard import BLOCK_ROWS, Draw
+from unbiasedgbm.training.shard import BLOCK_ROWS, Draw, Shard
 from unbiasedgbm.training.splitting import EVIDENCE, SPLIT_RULES, Rule
 from unbiasedgbm.training.team import STOP
 from unbiasedgbm.training.workspace import Rows, TrainingParameters, Workspace, team_size
@@ -151,7 +152,6 @@ class Booster:
         self._max_draw = float(exponential_table().max()) if self.rows.layout.drawn else 1.0
         # features that have anything to cut
         self._n_useful = max(int((self.mapper.n_bins > 2).sum()), 1)
-        self._monotone = bool(self.features["monotone"].any())
 
     @property
     def exhausted(self) -> bool:
@@ -322,31 +322,37 @@ class Booster:
 
     def _finish(self, tops: Tops, output: int, packing: Packing, dispersion: float) -> GrownTree:
         """Leaf values, raw predictions, importance, and the tree itself."""
-        memory = self._memory
+        memory, rows, parameters = self._memory, self.rows, self.parameters
         m = int(memory.state[N_NODES])
         node = memory.nodes.node[:m]
-        leaf = np.flatnonzero(node["left"] < 0)
-        if self.loss.leaf_level is None:
-            leaf_value = self._newton_values(tops, output, leaf)
+        step = NewtonStep(
+            fixed_unit(tops.g, rows.n),
+            fixed_unit(tops.h, rows.n),
+            parameters.reg_lambda,
+            packing.h_scale / packing.g_scale,
+            parameters.learning_rate / parameters.n_bags,
+        )
+        if self.loss.leaf_level is not None:
+            value = self._quantile_step(output, self.loss.leaf_level, step)
+        elif isinstance(rows, Shard) and rows.alone:
+            value = rows.finish_leaves(memory, output, step)
         else:
-            leaf_value = self.rows.leaf_quantiles(memory, leaf, output, self.loss.leaf_level)
-        if self._monotone:
-            scale = packing.h_scale / packing.g_scale
-            leaf_value = leaf_value.clip(node["low"][leaf] * scale, node["high"][leaf] * scale)
-        value = np.zeros(m)
-        leaf_value *= self.parameters.learning_rate / self.parameters.n_bags
-        value[leaf] = leaf_value
-        self.rows.add(memory, leaf, output, leaf_value)
+            value = newton_step(rows, memory, output, step)
         self._count_importance(node, dispersion)
         levels = None if memory.levels is None else memory.levels[:m].copy()
         return GrownTree(output, node.copy(), levels, value, memory.nodes.count[:m].copy())
 
-    def _newton_values(self, tops: Tops, output: int, leaf: npt.NDArray[np.intp]) -> FloatArray:
-        """−G/(H + λ) of every leaf, in fixed point."""
-        g_unit, h_unit = fixed_unit(tops.g, self.rows.n), fixed_unit(tops.h, self.rows.n)
-        sums = self.rows.leaf_sums(self._memory, leaf, output, (g_unit, h_unit))
-        g, h = sums[:, 0] / g_unit, sums[:, 1] / h_unit
-        return -g / np.maximum(h + self.parameters.reg_lambda, 1e-300)
+    def _quantile_step(self, output: int, level: float, step: NewtonStep) -> FloatArray:
+        """A quantile of every leaf's residuals; returns the values of all nodes."""
+        memory = self._memory
+        node = memory.nodes.node[: int(memory.state[N_NODES])]
+        leaf = np.flatnonzero(node["left"] < 0)
+        quantiles = self.rows.leaf_quantiles(memory, leaf, output, level)
+        added = quantiles.clip(node["low"][leaf] * step.bound, node["high"][leaf] * step.bound) * step.rate
+        self.rows.add(memory, leaf, output, added)
+        value = np.zeros(len(node))
+        value[leaf] = added
+        return value
 
     def _count_importance(self, node: npt.NDArray[np.void], dispersion: float) -> None:
         """Add the worth of every split made, and of every candidate that was turned away (the paper's Remark)."""

@@ -107,23 +107,6 @@ def place_rows(spare, begin, end, n_left, rows, left_at, right_at):
 
 
 @kernel
-def add_values(raw, at, step, rows, begins, ends, values, first, last):
-    """Add each chunk's value to the raw predictions of its rows.
-
-    Parameters
-    ----------
-    raw : ndarray of shape (n * step,), float64
-    begins, ends : ndarrays of shape (n_chunks,), int64
-    values : ndarray of shape (n_chunks,), float64
-    first, last : int
-        Chunks to do.
-    """
-    for c in range(first, last):
-        for i in range(np.uint64(begins[c]), np.uint64(ends[c])):
-            raw[np.uint64(at) + np.uint64(step) * np.uint64(rows[i])] += values[c]
-
-
-@kernel
 def add_tree(bins, features, node, levels, value, raw, at, step, begin, end):
     """Walk rows begin..end−1 of another binned table down a tree and add the leaves' values.
 

@@ -28,10 +28,10 @@ from unbiasedgbm.training.gradients import (
     exponential_table,
     pack,
     sort_rows,
-    sum_chunks,
     sum_rows,
 )
-from unbiasedgbm.training.partition import add_values
+from unbiasedgbm.training.grower import N_NODES
+from unbiasedgbm.training.leaves import NewtonStep, add_values, finish_leaves, sum_chunks
 
 if TYPE_CHECKING:
     from unbiasedgbm.training.workspace import Workspace
@@ -112,6 +112,8 @@ class Shard:
     """
 
     elsewhere = None
+    alone: bool
+    """Whether one thread is enough for the leaves of a tree."""
 
     def __init__(
         self,
@@ -127,6 +129,7 @@ class Shard:
         self.data, self.raw, self.bags, self.layout, self.pool = data, raw, bags, layout, pool
         self.bag = bags[0]
         self.n, self._weight_scale = n, weight_scale
+        self.alone = pool.n_threads == 1 or n < 4 * BLOCK_ROWS
         self.n_rows = n if data.counts is None else int(data.counts.sum(dtype=np.int64))
         self.bins = with_columns(data.bins, n, pool)
         self.weight = np.empty(0) if data.sample_weight is None else data.sample_weight
@@ -213,6 +216,13 @@ class Shard:
         if share[0] == 1.0 and draw.subsample == 1.0:
             self.rows[:] = np.arange(self.n, dtype=np.uint32)
             return np.array([self.n, 0, 0, 0])
+        if len(self.blocks) == 1:
+            counts = np.zeros(4, np.int64)
+            draw_roles(
+                *(draw.role_key, share, draw.sample_key, draw.subsample, 0, self.n, self.offsets[0], self.roles, counts)
+            )
+            sort_rows(self.roles, 0, self.n, counts.cumsum() - counts, self.rows)
+            return counts
         counts = np.zeros((len(self.blocks), 4), np.int64)
         self.pool.run(
             draw_roles,
@@ -265,6 +275,19 @@ class Shard:
             ],
         )
         return totals.sum(axis=0)
+
+    # -- leaves -------------------------------------------------------------------------------------------------------
+
+    def finish_leaves(self, memory: Workspace, output: int, step: NewtonStep) -> FloatArray:
+        """Values of all nodes, added to the raw predictions; see `leaves.newton_step`."""
+        m = int(memory.state[N_NODES])
+        value = np.empty(m)
+        finish_leaves(
+            *(memory.nodes.node[:m], memory.nodes.count, self.layout.leaf_role),
+            *(self.g[output], self.h[output], self.weight, self.rows, *step, output, self.raw.shape[1]),
+            *(self.raw.reshape(-1), self.bag.reshape(-1), len(self.bags), value),
+        )
+        return value
 
     # -- rows of leaves ----------------------------------------------------------------------------------------------
 
@@ -345,7 +368,7 @@ class Shard:
             First chunk of each leaf; None if every leaf is one chunk.
         begins, ends : ndarrays of shape (n_chunks,), int64
         """
-        if self.pool.n_threads == 1 or self.n < 4 * BLOCK_ROWS:
+        if self.alone:
             return None, begin, end
         pieces = np.maximum(1, (end - begin) // BLOCK_ROWS)
         owner = np.cumsum(pieces) - pieces
@@ -357,7 +380,7 @@ class Shard:
 
     def _groups(self, n_chunks: int) -> list[tuple[int, int]]:
         """Ranges of chunks, a few to a thread."""
-        if self.pool.n_threads == 1 or self.n < 4 * BLOCK_ROWS:
+        if self.alone:
             return [(0, n_chunks)]
         return self.pool.blocks(n_chunks, 1)
 

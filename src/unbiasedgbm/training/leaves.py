@@ -1,0 +1,166 @@
+"""Leaf values: the Newton step of every leaf, and what it adds to the raw predictions of the leaf's rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from unbiasedgbm.kernels import inline_kernel, kernel
+from unbiasedgbm.training.grower import N_NODES
+
+if TYPE_CHECKING:
+    from unbiasedgbm.training.workspace import Rows, Workspace
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class NewtonStep(NamedTuple):
+    """How sums over a leaf's rows become what it adds."""
+
+    g_unit: float
+    """Power of two by which gradients are multiplied before they are added up as integers."""
+    h_unit: float
+    reg_lambda: float
+    bound: float
+    """A node's bounds by monotone constraints times this are bounds on its value."""
+    rate: float
+    """Share of the step that is taken."""
+
+
+def newton_step(rows: Rows, memory: Workspace, output: int, step: NewtonStep) -> FloatArray:
+    """−G/(H + λ) of every leaf, in steps that many threads or workers share; returns the values of all nodes."""
+    node = memory.nodes.node[: int(memory.state[N_NODES])]
+    leaf = np.flatnonzero(node["left"] < 0)
+    sums = rows.leaf_sums(memory, leaf, output, (step.g_unit, step.h_unit))
+    g, h = sums[:, 0] / step.g_unit, sums[:, 1] / step.h_unit
+    newton = -g / np.maximum(h + step.reg_lambda, 1e-300)
+    added = newton.clip(node["low"][leaf] * step.bound, node["high"][leaf] * step.bound) * step.rate
+    rows.add(memory, leaf, output, added)
+    value = np.zeros(len(node))
+    value[leaf] = added
+    return value
+
+
+@kernel
+def finish_leaves(
+    node,
+    count,
+    first_role,
+    g,
+    h,
+    weight,
+    rows,
+    g_unit,
+    h_unit,
+    reg_lambda,
+    bound,
+    rate,
+    at,
+    step,
+    raw,
+    bag,
+    n_bags,
+    value,
+):
+    """`newton_step` in one call, where one thread has all rows.
+
+    Parameters
+    ----------
+    node : ndarray of shape (m,), NODE_TYPE
+    count : ndarray of shape (m, 4), int64
+        Rows of each role.
+    first_role : int
+        First role whose rows values are computed of.
+    g, h, weight
+        As in `gradients.pack`.
+    rows : ndarray of shape (n,), uint32
+    g_unit, h_unit, reg_lambda, bound, rate
+        See `NewtonStep`.
+    at, step : int
+        Row i's raw prediction is at + step * i.
+    raw, bag : ndarrays of shape (n * step,), float64
+        Added to; the second one `n_bags` times, if there are several.
+    value : ndarray of shape (m,), float64
+        Filled.
+    """
+    for k in range(node.size):
+        value[k] = 0.0
+        if node[k].left >= 0:
+            continue
+        begin = node[k].begin
+        for role in range(first_role):
+            begin += count[k, role]
+        end = begin
+        for role in range(first_role, 3):
+            end += count[k, role]
+        total_g, total_h = _sum_range(g, h, weight, rows, begin, end, g_unit, h_unit)
+        newton = -(total_g / g_unit) / max(total_h / h_unit + reg_lambda, 1e-300)
+        added = min(max(newton, node[k].low * bound), node[k].high * bound) * rate
+        value[k] = added
+        begin = node[k].begin
+        for i in range(np.uint64(begin), np.uint64(begin + node[k].n_rows)):
+            place = np.uint64(at) + np.uint64(step) * np.uint64(rows[i])
+            raw[place] += added
+            if n_bags > 1:
+                bag[place] += added * n_bags
+
+
+@inline_kernel
+def _sum_range(g, h, weight, rows, begin, end, g_unit, h_unit):
+    """Fixed-point sums of weighted g and h over rows[begin:end]."""
+    weighted = weight.size > 0
+    total_g = np.int64(0)
+    total_h = np.int64(0)
+    for i in range(np.uint64(begin), np.uint64(end)):
+        row = np.uint64(rows[i])
+        # never; but a loop with a second way out does not become vector code, which would gather, twice as slow
+        if row >= np.uint64(g.size):
+            break
+        x = np.rint(np.float64(g[row]) * g_unit)
+        y = np.rint(np.float64(h[row]) * h_unit)
+        if weighted:
+            x = np.rint(x * weight[row])
+            y = np.rint(y * weight[row])
+        total_g += np.int64(x)
+        total_h += np.int64(y)
+    return total_g, total_h
+
+
+@kernel
+def sum_chunks(g, h, weight, rows, begins, ends, first, last, g_unit, h_unit, sums):
+    """Fixed-point sums of weighted g and h over chunks of rows, for leaf values.
+
+    Parameters
+    ----------
+    g, h, weight
+        As in `gradients.pack`.
+    begins, ends : ndarrays of shape (n_chunks,), int64
+        Each chunk is rows[begin:end].
+    first, last : int
+        Chunks to do.
+    g_unit, h_unit : float
+        Powers of two that leave room for all rows.
+    sums : ndarray of shape (n_chunks, 2), int64
+        Filled.
+    """
+    for c in range(first, last):
+        sums[c, 0], sums[c, 1] = _sum_range(g, h, weight, rows, begins[c], ends[c], g_unit, h_unit)
+
+
+@kernel
+def add_values(raw, at, step, rows, begins, ends, values, first, last):
+    """Add each chunk's value to the raw predictions of its rows.
+
+    Parameters
+    ----------
+    raw : ndarray of shape (n * step,), float64
+    begins, ends : ndarrays of shape (n_chunks,), int64
+    values : ndarray of shape (n_chunks,), float64
+    first, last : int
+        Chunks to do.
+    """
+    for c in range(first, last):
+        for i in range(np.uint64(begins[c]), np.uint64(ends[c])):
+            raw[np.uint64(at) + np.uint64(step) * np.uint64(rows[i])] += values[c]

@@ -29,6 +29,8 @@ class Method(ABC):
     title: ClassVar[str]
     package: ClassVar[str]
     tuned: ClassVar[bool] = False
+    few_trees: ClassVar[Params | None] = None
+    """Parameters of a short fit, for a library that compiles what it needs when it is first called."""
 
     @abstractmethod
     def estimator(self, task: str, params: Params, seed: int, threads: int) -> Any:
@@ -45,6 +47,12 @@ class Method(ABC):
     def suggest(self, trial: Trial, scale: str) -> dict[str, Any]:
         """Draw parameters from the paper's search space for a ``"small"`` or ``"medium"`` table."""
         raise NotImplementedError(f"{self.title} is compared untuned only")
+
+    def warm_up(self, task: str, X: pd.DataFrame, y: np.ndarray, params: Params, *, seed: int, threads: int) -> None:
+        """Have the library compile what a fit and a prediction need, so that their time is not that of the compiler."""
+        if self.few_trees is not None:
+            model = self.fit(task, X, y, {**params, **self.few_trees}, seed=seed, threads=threads)
+            model.predict(X.iloc[:100])
 
     def fit(self, task: str, X: pd.DataFrame, y: np.ndarray, params: Params, *, seed: int, threads: int) -> Fitted:
         """Fit on training rows."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 
@@ -15,6 +15,7 @@ class ChimeraBoost(Method):
     name = "chimeraboost"
     title = "ChimeraBoost"
     package = "chimeraboost"
+    few_trees: ClassVar[dict[str, Any]] = {"n_estimators": 2}
 
     def estimator(self, task: str, params: Params, seed: int, threads: int) -> Any:
         """Return the classifier or the regressor."""

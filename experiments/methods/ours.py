@@ -21,6 +21,7 @@ class UnbiasedGBMVariant(Method):
 
     package = "unbiasedgbm"
     tuned = True
+    few_trees: ClassVar[dict[str, Any]] = {"n_estimators": 1}
     fixed: ClassVar[dict[str, Any]] = {}
 
     def estimator(self, task: str, params: Params, seed: int, threads: int) -> Any:

@@ -58,6 +58,7 @@ def evaluate(
     """
     booster = get_method(method)
     with quiet(threads):
+        booster.warm_up(task, parts.train.X, parts.train.y, params, seed=seed, threads=threads)
         start = _clocks()
         model = booster.fit(task, parts.train.X, parts.train.y, params, seed=seed, threads=threads)
         fitted = _clocks()

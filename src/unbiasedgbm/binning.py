@@ -127,8 +127,11 @@ def _last_of_bins(mass: FloatArray, max_bins: int) -> npt.NDArray[np.intp]:
         light = np.where(heavy, 0.0, mass)
         # position of a light value's middle among the light ones; heavy values stand between
         share = np.floor((np.cumsum(light) - 0.5 * light) / target).astype(np.int64)
-        passed = 2 * np.cumsum(heavy) - heavy
-        last = np.flatnonzero((np.diff(share) != 0) | (np.diff(passed) != 0))
+        ends = share[1:] != share[:-1]
+        if heavy.any():
+            passed = 2 * np.cumsum(heavy) - heavy
+            ends |= passed[1:] != passed[:-1]
+        last = np.flatnonzero(ends)
         if len(last) <= max_bins - 1:
             return last
         # light values between heavy ones need bins, too: with larger bins fewer values are heavy, in the end none

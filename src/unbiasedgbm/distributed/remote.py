@@ -23,8 +23,8 @@ from unbiasedgbm.losses import Loss
 from unbiasedgbm.metrics import Metric
 from unbiasedgbm.training.booster import Booster
 from unbiasedgbm.training.gradients import G_SHIFT, Packing
-from unbiasedgbm.training.grower import N_LEAVES, N_NODES
 from unbiasedgbm.training.harvest import GrownTree, Harvest
+from unbiasedgbm.training.nodes import N_LEAVES, N_NODES
 from unbiasedgbm.training.shard import Draw
 from unbiasedgbm.training.workspace import HIST_BYTES, TrainingParameters, Workspace
 

@@ -7,7 +7,7 @@ sum over rows is an integer sum, so the model does not depend on threads, blocks
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
@@ -21,17 +21,10 @@ from unbiasedgbm.losses import Loss
 from unbiasedgbm.threads import Pool
 from unbiasedgbm.training.evidence import N_BUCKETS, EvidenceMemory
 from unbiasedgbm.training.gradients import Packing, choose_packing, count_bits, drawn_bound, exponential_table
-from unbiasedgbm.training.grower import (
-    ASK_PARTITION,
-    DONE,
-    N_NODES,
-    REQUEST,
-    Evidence,
-    grow,
-    start_tree,
-)
+from unbiasedgbm.training.grower import ASK_PARTITION, DONE, grow, start_tree
 from unbiasedgbm.training.harvest import GrownTree
 from unbiasedgbm.training.leaves import NewtonStep, newton_step
+from unbiasedgbm.training.nodes import N_NODES, REQUEST, Evidence
 from unbiasedgbm.training.partition import add_tree
 from unbiasedgbm.training.shard import BLOCK_ROWS, Draw, Shard
 from unbiasedgbm.training.splitting import EVIDENCE, SPLIT_RULES, Rule
@@ -87,13 +80,14 @@ class Progress:
 
     def copy(self) -> Progress:
         """A progress of its own."""
-        memories = [memory.copy() for memory in self.memories]
-        return replace(
-            self,
-            memories=memories,
-            importance=self.importance.copy(),
-            n_splits=self.n_splits.copy(),
-            start_squares=self.start_squares.copy(),
+        return Progress(
+            self.n_iterations,
+            self.idle,
+            [memory.copy() for memory in self.memories],
+            self.importance.copy(),
+            self.n_splits.copy(),
+            self.start_dispersion,
+            self.start_squares.copy(),
         )
 
 

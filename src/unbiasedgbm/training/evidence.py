@@ -8,10 +8,11 @@ z-score, within ±12: where splits of that size have helped before, more of them
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+
+from unbiasedgbm.kernels import kernel
 
 # Trees that the memory reaches back, and trees before a bonus is given.
 MEMORY = 30
@@ -52,24 +53,35 @@ class EvidenceMemory:
     def learn(self, found: FloatArray) -> None:
         """Take in the evidence of one more tree, shape (p + N_BUCKETS,)."""
         self.n_trees += 1
-        n = min(self.n_trees, MEMORY)
-        self.mean += (found - self.mean) / n
-        self.square += (found * found - self.square) / n
+        _learn(found, float(min(self.n_trees, MEMORY)), self.mean, self.square)
 
     def bonus(self) -> FloatArray:
         """What is added to the score of each feature and of each node size, shape (p + N_BUCKETS,)."""
-        if self.n_trees < WARM_UP:
-            return np.zeros_like(self.mean)
-        variance = (self.square - self.mean * self.mean) / min(self.n_trees, MEMORY)
-        # a variance that is rounding error of its parts is none
-        variance[variance <= 1e-12 * self.square] = np.inf
-        z = self.mean / np.sqrt(variance)
-        z[-N_BUCKETS:] *= NODE_FACTOR
-        return np.minimum(np.maximum(z, -self._most), self._most)
+        bonus = np.zeros(len(self.mean))
+        if self.n_trees >= WARM_UP:
+            _z_scores(self.mean, self.square, float(min(self.n_trees, MEMORY)), bonus)
+        return bonus
 
-    @cached_property
-    def _most(self) -> FloatArray:
-        """The largest bonus of each feature and of each node size."""
-        most = np.full(len(self.mean), MAX_FEATURE_Z)
-        most[-N_BUCKETS:] = MAX_NODE_Z * NODE_FACTOR
-        return most
+
+# Both are compiled, because twenty NumPy calls on fifty numbers take longer than many a tree's histograms.
+
+
+@kernel
+def _learn(found, n, mean, square):
+    """Move running means towards what one more tree has found, as the nth."""
+    for j in range(found.size):
+        mean[j] += (found[j] - mean[j]) / n
+        square[j] += (found[j] * found[j] - square[j]) / n
+
+
+@kernel
+def _z_scores(mean, square, n, out):
+    """Fill in bonuses: z-scores within bounds."""
+    for j in range(mean.size):
+        variance = (square[j] - mean[j] * mean[j]) / n
+        # a variance that is rounding error of its parts is none
+        z = 0.0 if variance <= 1e-12 * square[j] else mean[j] / np.sqrt(variance)
+        if j < mean.size - N_BUCKETS:
+            out[j] = min(max(z, -MAX_FEATURE_Z), MAX_FEATURE_Z)
+        else:
+            out[j] = NODE_FACTOR * min(max(z, -MAX_NODE_Z), MAX_NODE_Z)

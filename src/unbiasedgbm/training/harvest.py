@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from unbiasedgbm.binning import BinMapper
 from unbiasedgbm.ensemble.trees import TreeEnsemble, join
-from unbiasedgbm.training.grower import NODE_TYPE
+from unbiasedgbm.training.nodes import NODE_TYPE
 
 # Memory of grown trees from which on they are put into the model's form, which takes half of it.
 _HEAP_BYTES = 16 << 20

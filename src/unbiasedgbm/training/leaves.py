@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unbiasedgbm.kernels import inline_kernel, kernel
-from unbiasedgbm.training.grower import N_NODES
+from unbiasedgbm.training.nodes import N_NODES
 
 if TYPE_CHECKING:
     from unbiasedgbm.training.workspace import Rows, Workspace

@@ -30,8 +30,8 @@ from unbiasedgbm.training.gradients import (
     sort_rows,
     sum_rows,
 )
-from unbiasedgbm.training.grower import N_NODES
 from unbiasedgbm.training.leaves import NewtonStep, add_values, finish_leaves, sum_chunks
+from unbiasedgbm.training.nodes import N_NODES
 
 if TYPE_CHECKING:
     from unbiasedgbm.training.workspace import Workspace

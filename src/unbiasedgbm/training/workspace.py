@@ -15,7 +15,7 @@ from unbiasedgbm.losses import Loss
 from unbiasedgbm.metrics import Metric
 from unbiasedgbm.threads import Pool
 from unbiasedgbm.training.gradients import Packing
-from unbiasedgbm.training.grower import STATE_SIZE, Limits, Table, new_nodes
+from unbiasedgbm.training.nodes import STATE_SIZE, Limits, Table, new_nodes
 from unbiasedgbm.training.roles import role_ends, role_shares
 from unbiasedgbm.training.shard import Draw, Layout
 from unbiasedgbm.training.splitting import CANDIDATE, EVIDENCE, SPLIT_RULES, new_scratch

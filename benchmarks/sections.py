@@ -42,7 +42,8 @@ def fit(repeats: int, peers: list[str]) -> Iterator[Row]:
             for make in makers.values():  # compiles kernels, loads libraries, wakes threads
                 make(Size(2_000, size.features, size.leaves, 2, size.threads)).fit(X[:2_000], y[:2_000])
             calls = {name: partial(_fit, make, size, X, y) for name, make in makers.items()}
-            seconds = alternate(calls, repeats)
+            # fits of less than a second need more of them
+            seconds = alternate(calls, repeats * (3 if size.rows <= 10_000 else 1))
         for ours in OURS:
             others = {name: times for name, times in seconds.items() if name in peers or name == ours}
             yield {**vars(size), "section": "fit", "model": ours, "goal": goal, "ratio": ratios(others, ours)}

@@ -22,12 +22,15 @@ def thread_limit(threads: int) -> Any:
 
 
 def alternate(calls: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
-    """Wall-clock seconds of each call, one after another, ``repeats`` times."""
+    """Wall-clock seconds of each call, one after another, ``repeats`` times, there and back.
+
+    What a call leaves behind, in caches and in the memory of the process, meets not always the same call.
+    """
     seconds: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(repeats):
-        for name, call in calls.items():
+    for k in range(repeats):
+        for name in list(calls)[:: 1 if k % 2 == 0 else -1]:
             start = time.perf_counter()
-            call()
+            calls[name]()
             seconds[name].append(time.perf_counter() - start)
     return seconds
 

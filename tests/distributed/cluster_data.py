@@ -73,7 +73,7 @@ def assert_same_file(local, remote, folder):
     assert model_bytes(local, folder, "local.json") == model_bytes(remote, folder, "remote.json")
 
 
-SMALL = {"n_estimators": 6, "num_leaves": 8, "learning_rate": 0.2, "min_samples_leaf": 3}
+SMALL = {"n_estimators": 4, "n_bags": 2, "num_leaves": 8, "learning_rate": 0.2, "min_samples_leaf": 3}
 
 
 def pair(kind, **parameters):

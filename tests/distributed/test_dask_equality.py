@@ -75,7 +75,7 @@ def test_losses(client, tmp_path, loss, weights):
 PARAMETERS = {
     "class weights": ("classifier", {"class_weight": "balanced"}),
     "class weights by hand": ("classifier", {"class_weight": {0: 3.5, 2: 0.5}}),
-    "early stopping": ("classifier", {"early_stopping": True, "n_estimators": 40, "n_iter_no_change": 3}),
+    "early stopping": ("classifier", {"early_stopping": True, "n_estimators": 20, "n_iter_no_change": 3}),
     "early stopping, regression": ("regressor", {"early_stopping": True, "validation_fraction": 0.3}),
     "early stopping, huber": ("regressor", {"early_stopping": True, "loss": "huber"}),
     "other metrics": ("classifier", {"early_stopping": True, "scoring": ["roc_auc_ovr", "loss"]}),

@@ -153,7 +153,7 @@ def test_memory_and_traffic_are_those_of_a_share(client):
     small, large = seen[2_000], seen[20_000]
     assert max(large.kept) < 0.6 * sum(large.kept)
     assert 9 < sum(large.kept) / sum(small.kept) < 11
-    # bins, target, raw predictions of the model and of three bags, role, packed gradient, row numbers, derivatives
-    assert sum(large.kept) == 20_000 * (8 + 8 + 4 * 8 + 1 + 8 + 4 + 4 + 4 + 4)
+    # bins, target, raw predictions of the model and of two bags, role, packed gradient, row numbers, derivatives
+    assert sum(large.kept) == 20_000 * (8 + 8 + 3 * 8 + 1 + 8 + 4 + 4 + 4 + 4)
     assert 0 < large.n_bytes < 1.5 * small.n_bytes
     assert 9 * 4 < large.questions < 9 * 20  # nine trees

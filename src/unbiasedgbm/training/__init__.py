@@ -1,1 +1,1 @@
-"""Boosting: one iteration reads top to bottom in booster, gradients, roles, histogram, splitting, grower."""
+"""Boosting: one iteration reads top to bottom in booster, gradients, roles, grower, histogram, splitting, leaves."""

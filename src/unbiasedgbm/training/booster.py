@@ -23,7 +23,7 @@ from unbiasedgbm.training.evidence import N_BUCKETS, EvidenceMemory
 from unbiasedgbm.training.gradients import Packing, choose_packing, count_bits, drawn_bound, exponential_table
 from unbiasedgbm.training.grower import ASK_PARTITION, DONE, grow, start_tree
 from unbiasedgbm.training.harvest import GrownTree
-from unbiasedgbm.training.leaves import NewtonStep, newton_step
+from unbiasedgbm.training.leaves import NewtonStep, newton_step, quantile_step
 from unbiasedgbm.training.nodes import N_NODES, REQUEST, Evidence
 from unbiasedgbm.training.partition import add_tree
 from unbiasedgbm.training.shard import BLOCK_ROWS, Draw, Shard
@@ -327,7 +327,7 @@ class Booster:
             parameters.learning_rate / parameters.n_bags,
         )
         if self.loss.leaf_level is not None:
-            value = self._quantile_step(output, self.loss.leaf_level, step)
+            value = quantile_step(rows, memory, output, self.loss.leaf_level, step)
         elif isinstance(rows, Shard) and rows.alone:
             value = rows.finish_leaves(memory, output, step)
         else:
@@ -335,18 +335,6 @@ class Booster:
         self._count_importance(node, dispersion)
         levels = None if memory.levels is None else memory.levels[:m].copy()
         return GrownTree(output, node.copy(), levels, value, memory.nodes.count[:m].copy())
-
-    def _quantile_step(self, output: int, level: float, step: NewtonStep) -> FloatArray:
-        """A quantile of every leaf's residuals; returns the values of all nodes."""
-        memory = self._memory
-        node = memory.nodes.node[: int(memory.state[N_NODES])]
-        leaf = np.flatnonzero(node["left"] < 0)
-        quantiles = self.rows.leaf_quantiles(memory, leaf, output, level)
-        added = quantiles.clip(node["low"][leaf] * step.bound, node["high"][leaf] * step.bound) * step.rate
-        self.rows.add(memory, leaf, output, added)
-        value = np.zeros(len(node))
-        value[leaf] = added
-        return value
 
     def _count_importance(self, node: npt.NDArray[np.void], dispersion: float) -> None:
         """Add the worth of every split made, and of every candidate that was turned away (the paper's Remark)."""

@@ -31,14 +31,30 @@ class NewtonStep(NamedTuple):
 
 def newton_step(rows: Rows, memory: Workspace, output: int, step: NewtonStep) -> FloatArray:
     """−G/(H + λ) of every leaf, in steps that many threads or workers share; returns the values of all nodes."""
-    node = memory.nodes.node[: int(memory.state[N_NODES])]
-    leaf = np.flatnonzero(node["left"] < 0)
+    leaf = _leaves(memory)
     sums = rows.leaf_sums(memory, leaf, output, (step.g_unit, step.h_unit))
     g, h = sums[:, 0] / step.g_unit, sums[:, 1] / step.h_unit
-    newton = -g / np.maximum(h + step.reg_lambda, 1e-300)
-    added = newton.clip(node["low"][leaf] * step.bound, node["high"][leaf] * step.bound) * step.rate
+    return _take(rows, memory, leaf, -g / np.maximum(h + step.reg_lambda, 1e-300), output, step)
+
+
+def quantile_step(rows: Rows, memory: Workspace, output: int, level: float, step: NewtonStep) -> FloatArray:
+    """A quantile of every leaf's residuals; returns the values of all nodes."""
+    leaf = _leaves(memory)
+    return _take(rows, memory, leaf, rows.leaf_quantiles(memory, leaf, output, level), output, step)
+
+
+def _leaves(memory: Workspace) -> npt.NDArray[np.intp]:
+    return np.flatnonzero(memory.nodes.node["left"][: int(memory.state[N_NODES])] < 0)
+
+
+def _take(
+    rows: Rows, memory: Workspace, leaf: npt.NDArray[np.intp], target: FloatArray, output: int, step: NewtonStep
+) -> FloatArray:
+    """Add a share of what is best for each leaf, within its bounds, to the raw predictions."""
+    node = memory.nodes.node[leaf]
+    added = target.clip(node["low"] * step.bound, node["high"] * step.bound) * step.rate
     rows.add(memory, leaf, output, added)
-    value = np.zeros(len(node))
+    value = np.zeros(int(memory.state[N_NODES]))
     value[leaf] = added
     return value
 

@@ -123,11 +123,13 @@ def test_why_products_prefer_many_levels():
 @pytest.mark.parametrize("rule", ["evidence", "without_ub"])
 @pytest.mark.parametrize("n", [150, 300, 1000])
 def test_honest_gains_choose_all_alike_many_times(rule, n):
-    share, candidates, _ = roots(rule, 8000, n=n)
-    # with 150 rows most of the 500 levels are unknown to the searching rows, and often no cut has rows enough
-    possible = (candidates["select"] > -np.inf).mean(axis=0)
-    assert (possible > 0.99).sum() >= N_FEATURES - (n == 150)
-    share = share[possible > 0.99] / share[possible > 0.99].mean()
+    _, candidates, _ = roots(rule, 8000, n=n)
+    # with 150 rows most of the 500 levels are unknown to the searching rows, and often no cut has rows enough: a fair
+    # share is one of those that have a cut at all
+    possible = candidates["select"] > -np.inf
+    fair = (possible / possible.sum(axis=1, keepdims=True)).sum(axis=0)
+    chosen = np.bincount(np.argmax(candidates["select"], axis=1), minlength=N_FEATURES)
+    share = chosen / fair
     assert share.min() > 0.7
     assert share.max() < 1.3
 

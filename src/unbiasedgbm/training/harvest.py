@@ -63,31 +63,32 @@ class Harvest:
 
     def __init__(self, mapper: BinMapper, base: npt.NDArray[np.float64], before: TreeEnsemble | None) -> None:
         self._mapper, self._base = mapper, base
-        self._parts = [] if before is None else [before]
-        self._grown: list[GrownTree] = []
-        self._n_bytes = 0
+        # both in one place: whenever Ctrl-C comes, no tree is in neither of them or in both
+        self._state: tuple[list[TreeEnsemble], list[GrownTree]] = ([] if before is None else [before], [])
 
     def add(self, grown: Sequence[GrownTree]) -> None:
         """Take in the trees of one iteration."""
-        if self._n_bytes > _HEAP_BYTES:
+        parts, pending = self._state
+        if len(pending) * max((tree.n_bytes for tree in pending[-len(grown) :]), default=0) > _HEAP_BYTES:
             # all of them are of iterations that are done, which nobody takes back
-            self._parts.append(to_ensemble(self._mapper, self._base, self._grown))
-            self._grown, self._n_bytes = [], 0
-        self._grown += grown
-        self._n_bytes += sum(tree.n_bytes for tree in grown)
+            parts, pending = [*parts, to_ensemble(self._mapper, self._base, pending)], []
+        self._state = parts, [*pending, *grown]
 
     @property
     def n_trees(self) -> int:
         """Trees so far, those before included."""
-        return sum(part.n_trees for part in self._parts) + len(self._grown)
+        parts, pending = self._state
+        return sum(part.n_trees for part in parts) + len(pending)
 
     def take_back(self, n_trees: int) -> None:
         """Forget all trees but the first ``n_trees``, of the last iteration at most."""
-        del self._grown[len(self._grown) - (self.n_trees - n_trees) :]
+        parts, pending = self._state
+        self._state = parts, pending[: len(pending) - (self.n_trees - n_trees)]
 
     def ensemble(self) -> TreeEnsemble:
         """All trees as a model."""
-        return join(self._base, [*self._parts, to_ensemble(self._mapper, self._base, self._grown)])
+        parts, pending = self._state
+        return join(self._base, [*parts, to_ensemble(self._mapper, self._base, pending)])
 
 
 def to_ensemble(mapper: BinMapper, base: npt.NDArray[np.float64], grown: Sequence[GrownTree]) -> TreeEnsemble:

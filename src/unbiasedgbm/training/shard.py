@@ -217,6 +217,7 @@ class Shard:
             self.rows[:] = np.arange(self.n, dtype=np.uint32)
             return np.array([self.n, 0, 0, 0])
         if len(self.blocks) == 1:
+            # no places to find for many blocks, which costs as much as the roles of a small table
             counts = np.zeros(4, np.int64)
             draw_roles(
                 *(draw.role_key, share, draw.sample_key, draw.subsample, 0, self.n, self.offsets[0], self.roles, counts)
@@ -276,7 +277,7 @@ class Shard:
         )
         return totals.sum(axis=0)
 
-    # -- leaves -------------------------------------------------------------------------------------------------------
+    # -- leaves ------------------------------------------------------------------------------------------------------
 
     def finish_leaves(self, memory: Workspace, output: int, step: NewtonStep) -> FloatArray:
         """Values of all nodes, added to the raw predictions; see `leaves.newton_step`."""
@@ -288,8 +289,6 @@ class Shard:
             *(self.raw.reshape(-1), self.bag.reshape(-1), len(self.bags), value),
         )
         return value
-
-    # -- rows of leaves ----------------------------------------------------------------------------------------------
 
     def leaf_sums(
         self, memory: Workspace, leaf: npt.NDArray[np.intp], output: int, units: tuple[float, float]

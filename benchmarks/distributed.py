@@ -17,13 +17,14 @@ Row = dict[str, Any]
 _WORKERS = 2
 _PARTS = 8
 
-# What must hold of the first one against a local fit with the same total threads; the second one shows how it changes.
+# What must hold of the first two against a local fit with the same total threads; the third one shows how it changes.
 _COMPARED = (
-    Size(1_000_000, 28, leaves=31, trees=30, threads=_WORKERS),
-    Size(4_000_000, 28, leaves=31, trees=30, threads=_WORKERS),
+    (Size(1_000_000, 28, leaves=31, trees=30, threads=_WORKERS), 1),
+    (Size(1_000_000, 28, leaves=127, trees=30, threads=_WORKERS), 3),
+    (Size(4_000_000, 28, leaves=31, trees=30, threads=_WORKERS), 1),
 )
 _GOAL = 1.5
-_LARGER = (Size(10_000_000, 28, trees=10, threads=_WORKERS),)
+_LARGER = ((Size(10_000_000, 28, trees=10, threads=_WORKERS), 1),)
 
 
 def _part(rows: int, features: int, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -56,25 +57,26 @@ def distributed(repeats: int, peers: list[str]) -> Iterator[Row]:
     from unbiasedgbm import UnbiasedGBMClassifier
     from unbiasedgbm.distributed import DaskUnbiasedGBMClassifier
 
-    def parameters(size: Size) -> Row:
+    def parameters(size: Size, n_bags: int) -> Row:
         return {
-            "n_estimators": size.trees, "num_leaves": size.leaves, "max_bins": size.bins, "learning_rate": 0.1,
-            "min_split_gain": -np.inf, "n_bags": 1,
+            "n_estimators": size.trees // n_bags, "num_leaves": size.leaves, "max_bins": size.bins,
+            "learning_rate": 0.1, "min_split_gain": -np.inf, "n_bags": n_bags,
         }  # fmt: skip
 
     with (
         LocalCluster(_WORKERS, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
-        for size in (*_COMPARED, *_LARGER):
+        for size, n_bags in (*_COMPARED, *_LARGER):
+            compared = (size, n_bags) in _COMPARED
             X, y = _collections(client, size)
             wait([X, y])
-            remote = DaskUnbiasedGBMClassifier(**parameters(size))
+            remote = DaskUnbiasedGBMClassifier(**parameters(size, n_bags))
             DaskUnbiasedGBMClassifier(n_estimators=2).fit(X[:20_000], y[:20_000])  # compiles, wakes
             calls = {"distributed": partial(remote.fit, X, y)}
-            if size in _COMPARED:
+            if compared:
                 table = (X.compute(), y.compute())
-                local = UnbiasedGBMClassifier(**parameters(size), n_jobs=size.threads)
+                local = UnbiasedGBMClassifier(**parameters(size, n_bags), n_jobs=size.threads)
                 UnbiasedGBMClassifier(n_estimators=2, n_jobs=size.threads).fit(table[0][:20_000], table[1][:20_000])
                 calls["local"] = partial(local.fit, *table)
             cpu: dict[str, list[float]] = {}
@@ -88,13 +90,14 @@ def distributed(repeats: int, peers: list[str]) -> Iterator[Row]:
 
             seconds = alternate(
                 {name: partial(counted, name, call) for name, call in calls.items()},
-                repeats if size in _COMPARED else 1,
+                repeats if compared else 1,
             )
             row = {
                 **vars(size),
                 "section": "distributed",
                 "model": "DaskUnbiasedGBM",
                 "workers": _WORKERS,
+                "bags": n_bags,
                 "seconds": {name: float(np.median(times)) for name, times in seconds.items()},
                 "cpu_seconds": {name: float(np.median(times)) for name, times in cpu.items()},
                 "rounds_a_tree": remote.traffic_.questions / size.trees,

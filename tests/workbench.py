@@ -65,7 +65,7 @@ class OpenBooster(Booster):
 
     def candidates(self):
         """Every feature's candidate in the last node that was scanned."""
-        return self._memory.candidates.copy()
+        return self._lanes[0].memory.candidates.copy()
 
 
 def booster(

@@ -43,7 +43,7 @@ def grow(n_jobs, n_iterations=4, loss=None, n=600, **options):
     options = {"num_leaves": 12, "min_split_gain": -3.0, "split_rule": "evidence", "min_samples_leaf": 3, **options}
     boosted = booster(X, y, categorical=[4, 5], loss=loss, n_jobs=n_jobs, **options)
     trees = [grown for _ in range(n_iterations) for grown in boosted.iterate()]
-    memory = boosted._memory
+    memory = boosted._lanes[0].memory
     return trees_of(boosted, trees), boosted.progress.importance.copy(), boosted.rows.raw.copy(), memory
 
 

@@ -1,12 +1,14 @@
-"""Kernels of a worker: one split of a node in one call, and roles that are drawn anew in a node."""
+"""Kernels of a cluster: one split of a node in one call, roles drawn anew in a node, and a look at a node."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from unbiasedgbm.kernels import hash64, kernel
+from unbiasedgbm.training.grower import settle, splittable
 from unbiasedgbm.training.histogram import add_rows
 from unbiasedgbm.training.partition import place_rows, split_rows
+from unbiasedgbm.training.splitting import scan_features
 
 
 @kernel
@@ -110,3 +112,38 @@ def redraw_roles(key, share, rows, numbers, begin, count, spare):
         lower = share[role]
     for i in range(begin, end):
         rows[i] = spare[i]
+
+
+@kernel
+def look_at_node(nodes, features, levels, rule, limits, evidence, allowed, hist, scratch, out):
+    """Find the best split of node 0 as `grower.grow` does.
+
+    Parameters
+    ----------
+    hist : ndarray of shape (n_roles * n_bins,), int64
+        Histogram of the node.
+    nodes, features, levels, rule, limits, evidence, allowed, scratch, out
+        As in `grower.grow`.
+    """
+    node = nodes.node[0]
+    node.slot = 0
+    node.feature = -1
+    if splittable(nodes, 0, rule, limits):
+        scan_features(
+            0,
+            np.int64(features.size),
+            hist,
+            0,
+            limits.n_bins,
+            nodes.count[0, 0],
+            features,
+            levels,
+            allowed,
+            evidence.bonus,
+            rule,
+            -np.inf,
+            np.inf,
+            scratch,
+            out,
+        )
+        settle(nodes, 0, features, levels, rule, limits.n_bins, evidence, hist, scratch, out)

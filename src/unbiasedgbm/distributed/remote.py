@@ -1,13 +1,18 @@
 """Remote rows: what the booster asks of rows, asked of a crew.
 
-Round trips cost more than work, so questions wait for company: what needs no answer goes with the next question, and
-when a node is to be divided, so are all leaves that will probably be divided after it.
+Round trips cost more than work, so questions wait for company: what needs no answer goes with the next question, when a
+node is to be divided, so are all leaves that will probably be divided after it, and trees of several bags are grown in
+lockstep.
 """
 
 from __future__ import annotations
 
+import heapq
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,22 +20,31 @@ import numpy.typing as npt
 
 from unbiasedgbm.binning import Bins
 from unbiasedgbm.distributed.crew import Crew, WorkerLostError
+from unbiasedgbm.distributed.foresight import Foresight, Outlook, smaller_side
+from unbiasedgbm.distributed.lockstep import Ask, in_lockstep
 from unbiasedgbm.distributed.station import TRAIN, WATCH, Plan, Step
 from unbiasedgbm.distributed.statistics import RemoteStatistics, quantiles
 from unbiasedgbm.distributed.tree_rows import BOTH, LEFT, NEITHER, RIGHT, Splits, used_cells
 from unbiasedgbm.ensemble.trees import TreeEnsemble
 from unbiasedgbm.losses import Loss
 from unbiasedgbm.metrics import Metric
-from unbiasedgbm.training.booster import Booster
-from unbiasedgbm.training.gradients import G_SHIFT, Packing
+from unbiasedgbm.training.booster import Booster, Lane, Tops
+from unbiasedgbm.training.gradients import Packing
 from unbiasedgbm.training.harvest import GrownTree, Harvest
-from unbiasedgbm.training.nodes import N_LEAVES, N_NODES
+from unbiasedgbm.training.nodes import N_LEAVES, N_NODES, Evidence
 from unbiasedgbm.training.shard import Draw
+from unbiasedgbm.training.splitting import Rule
 from unbiasedgbm.training.workspace import HIST_BYTES, TrainingParameters, Workspace
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 T = TypeVar("T")
+
+# Trees that are grown at the same time; each of them takes memory on the stations.
+_MOST_LANES = 4
+
+# A node whose score is below so much of the lowest that was divided in the tree before is not divided in advance.
+_LIKELY = 0.9
 
 # Workers that may be lost while one loss is being made good.
 _MOST_LOSSES = 10
@@ -58,8 +72,8 @@ class Facts:
     watched_weighted: bool
 
 
-class RemoteRows:
-    """Training rows on the stations of a crew; see `training.workspace.Rows`.
+class RemoteFit:
+    """All that the rows of a fit have in common: the crew, the trees that are done, and what to do about a loss.
 
     Parameters
     ----------
@@ -69,7 +83,6 @@ class RemoteRows:
     script : list of Step
         What brings a new station from its partitions to where `Plan` is the next thing that it needs.
     features : ndarray of shape (p,), FEATURE
-    parameters : TrainingParameters
     before : TreeEnsemble or None
         Trees that training goes on from.
     """
@@ -81,44 +94,31 @@ class RemoteRows:
         plan: Plan,
         script: list[Step],
         features: npt.NDArray[np.void],
-        parameters: TrainingParameters,
         before: TreeEnsemble | None,
     ) -> None:
-        self.n, self.n_rows = facts.n, facts.n_rows
-        self.weighted, self.counted, self.max_weight = facts.weighted, facts.counted, facts.max_weight
-        self.layout = plan.layout
-        # the grower's own hands are empty
-        narrow = np.empty(0, np.uint8)
-        self.bins = Bins(narrow, narrow.view(np.uint64), 0, 8, np.empty(0, np.uint16), np.empty(0, np.int64), narrow)
-        self.packed = np.empty(0, np.int64)
-        self.rows = np.empty(0, np.uint32)
-        self.spare = np.empty(0, np.uint32)
-        self.elsewhere = self
-        self.crew = crew
-        self._facts, self._plan, self._script = facts, plan, script
-        self._features, self._parameters = features, parameters
-        self._used = used_cells(plan.mapper, plan.layout)
+        self.crew, self.facts, self.plan = crew, facts, plan
+        self._script, self._features = script, features
         self._waiting: list[Step] = []
         # of all finished iterations, and of the last one
         self._done = Harvest(plan.mapper, plan.base, before)
         self._last: Sequence[GrownTree] = ()
-        self._packings: dict[int, Packing] = {}
-        # of the tree that is being grown
-        self._packed: tuple[Packing | None, list[Any]] = (None, [])
-        self._count_bits = 0
-        self._draw_key = np.uint64(0)
-        self._paths: dict[int, int] = {}
-        self._sides: dict[int, IntArray] = {}
-        self._hists: dict[int, IntArray] = {}
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
     def ask(self, *steps: Step) -> list[Any]:
         """Send the steps that wait, then these; returns the answers to these."""
-        waiting = len(self._waiting)
-        answers = self.crew.ask([*self._waiting, *steps])
+        return self.ask_together([list(steps)])[0]
+
+    def ask_together(self, questions: list[list[Step]]) -> list[list[Any]]:
+        """Send the steps that wait, then those of several questions; returns the answers to each of these."""
+        steps = [*self._waiting, *chain.from_iterable(questions)]
+        answers = iter(self.crew.ask(steps)[len(self._waiting) :])
         self._waiting = []
-        return answers[waiting:]
+        return [list(islice(answers, len(steps))) for steps in questions]
+
+    def later(self, steps: Sequence[Step]) -> None:
+        """Steps that need no answer, to be sent with the next question."""
+        self._waiting += steps
 
     def steadily(self, work: Callable[[], T]) -> T:
         """Do something that may be done again from the last finished iteration, until no worker is lost in it."""
@@ -148,7 +148,7 @@ class RemoteRows:
                 n_trees = self._done.n_trees
                 if fresh:
                     trees = self._done.ensemble() if n_trees else None
-                    self.crew.ask([*self._script, ("build", (self._plan, trees))], fresh)
+                    self.crew.ask([*self._script, ("build", (self.plan, trees))], fresh)
                 for member in fresh:
                     member.loaded = True
                 self.crew.ask([("rewind", (n_trees, self.recent(), self._features))])
@@ -157,78 +157,132 @@ class RemoteRows:
                 continue
         raise RuntimeError(f"{_MOST_LOSSES} workers were lost one after another; the fit gives up.")
 
-    # -- an iteration ------------------------------------------------------------------------------------------------
-
-    def statistics(self, which: str = TRAIN) -> RemoteStatistics:
-        """Statistics of all rows."""
-        facts = self._facts
-        if which == WATCH:
-            return RemoteStatistics(self.ask, WATCH, facts.n_watched, facts.watched_weighted)
-        return RemoteStatistics(self.ask, TRAIN, facts.n, facts.weighted)
-
-    def gradients(self, loss: Loss, bag: int) -> tuple[float, float]:
-        """Derivatives at a bag's raw predictions; returns the largest |g| and h, unweighted."""
-        loss.prepare_over(RemoteStatistics(self.ask, str(bag), self.n, self.weighted))
-        prepared = type(loss).prepare_over is not Loss.prepare_over
-        step = ("gradients", (loss if prepared else None, bag))
-        if loss.bounds is None:
-            tops: tuple[float, float] = self.ask(step)[0]
-            return tops
-        self._waiting.append(step)
-        return loss.bounds
+    # -- measuring ---------------------------------------------------------------------------------------------------
 
     def measure(self, metric: Metric, which: str = TRAIN) -> float:
         """A metric at the current raw predictions."""
         if metric.values is not None:
             values = metric.values
-            return self.steadily(lambda: self.statistics(which).mean(values))
+            return self.steadily(lambda: self._statistics(which).mean(values))
         y, raw, weight = self.steadily(lambda: [self._collect(which, what) for what in ("y", "raw", "weight")])
         return metric.compute(y, raw, weight)
+
+    def _statistics(self, which: str) -> RemoteStatistics:
+        facts = self.facts
+        if which == WATCH:
+            return RemoteStatistics(self.ask, WATCH, facts.n_watched, facts.watched_weighted)
+        return RemoteStatistics(self.ask, TRAIN, facts.n, facts.weighted)
 
     def _collect(self, which: str, what: str) -> Any:
         parts = sorted(self.ask(("collect", (which, what)))[0], key=lambda part: part[0])
         found = [part for _, part in parts if part is not None and len(part)]
         return np.concatenate(found) if found else None
 
+
+class RemoteRows:
+    """Training rows on the stations of a crew, as one tree at a time sees them; see `training.workspace.Rows`.
+
+    Parameters
+    ----------
+    fit : RemoteFit
+    lane : int
+        Which of the trees that are grown at the same time.
+    parameters : TrainingParameters
+    """
+
+    def __init__(self, fit: RemoteFit, lane: int, parameters: TrainingParameters) -> None:
+        facts, plan = fit.facts, fit.plan
+        self.n, self.n_rows = facts.n, facts.n_rows
+        self.weighted, self.counted, self.max_weight = facts.weighted, facts.counted, facts.max_weight
+        self.layout = plan.layout
+        # the grower's own hands are empty
+        narrow = np.empty(0, np.uint8)
+        self.bins = Bins(narrow, narrow.view(np.uint64), 0, 8, np.empty(0, np.uint16), np.empty(0, np.int64), narrow)
+        self.packed = np.empty(0, np.int64)
+        self.rows = np.empty(0, np.uint32)
+        self.spare = np.empty(0, np.uint32)
+        self.elsewhere = self
+        self.ask: Ask = fit.ask
+        self._fit, self._lane, self._parameters = fit, lane, parameters
+        self._used = used_cells(plan.mapper, plan.layout)
+        # where each feature's used cells begin
+        whole = isinstance(self._used, slice)
+        n_bins = plan.mapper.n_bins
+        self._starts: list[int] = (plan.mapper.offset() if whole else np.cumsum(n_bins) - n_bins).tolist()
+        self._first: list[Step] = []
+        self._added: list[Step] = []
+        self._foresight: Foresight | None = None
+        # of the last tree of an output
+        self._packings: dict[int, Packing] = {}
+        self._lowest: dict[int, float] = {}
+        # of the tree that is being grown
+        self._packed: tuple[Packing | None, list[Any]] = (None, [])
+        self._draw_key = np.uint64(0)
+        self._output = 0
+        self._paths: dict[int, int] = {}
+        self._sides: dict[int, IntArray] = {}
+        self._hists: dict[int, IntArray] = {}
+        self._outlooks: dict[int, Outlook] = {}
+
+    def equip(self, memory: Workspace) -> None:
+        """Look ahead in the trees that are grown in a workspace."""
+        self._foresight = Foresight(memory, self._used) if Foresight.possible(memory) else None
+
+    def measure(self, metric: Metric) -> float:
+        """A metric at the current raw predictions."""
+        return self._fit.measure(metric)
+
     # -- a tree ------------------------------------------------------------------------------------------------------
+
+    def gradients(self, loss: Loss, bag: int) -> tuple[float, float]:
+        """Derivatives at a bag's raw predictions; returns the largest |g| and h, unweighted."""
+        loss.prepare_over(RemoteStatistics(self.ask, str(bag), self.n, self.weighted))
+        step = ("gradients", (self._lane, loss if _is_prepared(loss) else None, bag))
+        if loss.bounds is None:
+            tops: tuple[float, float] = self.ask(step)[0]
+            return tops
+        self._first = [step]
+        return loss.bounds
 
     def begin_tree(self, draw: Draw, output: int, units: Sequence[float]) -> tuple[IntArray, IntArray]:
         """Draw roles, add up gradients; returns rows of each role, and the sums."""
-        self._paths, self._sides, self._hists = {0: 1}, {}, {}
-        self._draw_key = draw.node_key
-        steps: list[Step] = [("begin_tree", (draw, output, units))]
+        self._paths, self._sides, self._hists, self._outlooks = {0: 1}, {}, {}, {}
+        self._draw_key, self._output = draw.node_key, output
+        first, self._first = self._first, []
+        steps: list[Step] = [*first, ("begin_tree", (self._lane, draw, output, units))]
         guess = self._packings.get(output)
         if guess is not None:
             # scales are powers of two, most often those of the tree before; if so, this saves a round
-            steps += [("pack", (draw, output, guess)), ("histogram", (1,))]
-        (counts, sums), *packed = self.ask(*steps)
+            steps += [("pack", (self._lane, draw, output, guess)), ("histogram", (self._lane, 1))]
+        (counts, sums), *packed = self.ask(*steps)[len(first) :]
         self._packed = (guess, packed)
         return counts, sums
 
     def pack(self, draw: Draw, output: int, packing: Packing) -> IntArray:
         """Pack gradients; returns the sums of what was packed."""
-        self._count_bits = packing.count_bits
         self._packings[output] = packing
         guess, packed = self._packed
         if guess != packing:
-            packed = self.ask(("pack", (draw, output, packing)), ("histogram", (1,)))
+            packed = self.ask(("pack", (self._lane, draw, output, packing)), ("histogram", (self._lane, 1)))
         totals, self._hists[1] = packed
         return totals
 
-    def partition(self, memory: Workspace, node: int) -> None:
+    def partition(self, memory: Workspace, node: int, rule: Rule, evidence: Evidence) -> None:
         """Divide a node's rows; the numbers go to ``side_count``."""
         path = self._paths[node]
         if path not in self._sides:
-            self._split(memory, node)
+            self._divide(memory, node, rule, evidence)
         memory.nodes.side_count[:] = self._sides[path]
         left = int(memory.state[N_NODES])
         self._paths[left], self._paths[left + 1] = 2 * path, 2 * path + 1
+        # from here on the children's are all that is needed
+        self._hists.pop(path, None)
 
     def build_histogram(self, memory: Workspace, node: int) -> None:
         """Fill the histogram in a node's slot."""
         path = self._paths[node]
         if path not in self._hists:
-            self._hists[path] = self.ask(("histogram", (path,)))[0]
+            self._hists[path] = self.ask(("histogram", (self._lane, path)))[0]
         at = int(memory.nodes.node[node]["slot"]) * memory.node_size
         memory.hist[at : at + memory.node_size][self._used] = self._hists[path]
 
@@ -236,111 +290,158 @@ class RemoteRows:
         self, memory: Workspace, leaf: npt.NDArray[np.intp], output: int, units: tuple[float, float]
     ) -> IntArray:
         """Σg and Σh of every leaf, in fixed point."""
-        sums: IntArray = self.ask(("leaf_sums", (self._leaf_paths(leaf), output, units)))[0]
+        sums: IntArray = self.ask(("leaf_sums", (self._lane, self._leaf_paths(leaf), output, units)))[0]
         return sums
 
     def leaf_quantiles(self, memory: Workspace, leaf: npt.NDArray[np.intp], output: int, level: float) -> FloatArray:
         """A quantile of every leaf's residuals."""
-        return quantiles(self.ask, ("rank_residuals", (self._leaf_paths(leaf), output)), len(leaf), level)
+        rank = ("rank_residuals", (self._lane, self._leaf_paths(leaf), output))
+        return quantiles(self.ask, rank, len(leaf), level)
 
     def add(self, memory: Workspace, leaf: npt.NDArray[np.intp], output: int, value: FloatArray) -> None:
-        """Add leaves' values to raw predictions, when the next question is asked."""
-        self._waiting.append(("add", (self._leaf_paths(leaf), output, value)))
+        """Add leaves' values to raw predictions, when `added` is sent."""
+        made = memory.nodes.node[: int(memory.state[N_NODES])]
+        made = made[made["left"] >= 0]
+        # a tree that ended for want of leaves says what score the next one will end at
+        full = int(memory.state[N_LEAVES]) == self._parameters.num_leaves
+        self._lowest[output] = made["score"].min(initial=math.inf) if full else -math.inf
+        self._added.append(("add", (self._lane, self._leaf_paths(leaf), output, value)))
+
+    def added(self) -> list[Step]:
+        """What is still to be added to raw predictions; forgotten here."""
+        added, self._added = self._added, []
+        return added
+
+    def forget(self) -> None:
+        """Give up a tree."""
+        self._first, self._added = [], []
 
     def _leaf_paths(self, leaf: npt.NDArray[np.intp]) -> list[int]:
         return [self._paths[k] for k in leaf.tolist()]
 
     # -- dividing nodes ----------------------------------------------------------------------------------------------
 
-    def _split(self, memory: Workspace, node: int) -> None:
-        """Divide a node, and with it the leaves that are next in line."""
-        chosen, build = self._next_splits(memory, node)
-        record = memory.nodes.node[chosen]
-        feature = memory.features[record["feature"]]
-        rule = np.stack([feature["column"], feature["categorical"], record["bin"], record["missing_left"]], axis=1)
-        paths = [self._paths[k] for k in chosen.tolist()]
-        redraw = None
-        if self._parameters.role_draw == "node":
-            children = int(memory.state[N_NODES]) + np.arange(2, dtype=np.uint64)
-            redraw = (self._draw_key ^ children)[None]
-        levels = None if memory.levels is None else memory.levels[chosen]
-        splits = Splits(paths, np.ascontiguousarray(rule), levels, build, redraw)
-        counts, histograms = self.ask(("split", (splits,)))[0]
-        at = 0
-        for path, sides, kind in zip(paths, counts, build.tolist(), strict=True):
+    def _divide(self, memory: Workspace, node: int, rule: Rule, evidence: Evidence) -> None:
+        """Divide a node, and with it all that are next in line."""
+        splits = self._splits(memory, self._next_in_line(memory, node, rule.bits))
+        counts, histograms = self.ask(("split", (self._lane, splits)))[0]
+        limits = memory.limits(self._parameters, self, self._draw_key)
+        built = iter(histograms)
+        for path, kind, sides in zip(splits.paths, splits.build.tolist(), counts, strict=True):
             self._sides[path] = sides
-            whole = self._hists.pop(path, None)
-            for side, bit in enumerate((LEFT, RIGHT)):
-                if kind & bit:
-                    self._hists[2 * path + side] = histograms[at]
-                    if kind != BOTH and whole is not None:
-                        self._hists[2 * path + 1 - side] = whole - histograms[at]
-                    at += 1
+            left, right = 2 * path, 2 * path + 1
+            if kind & LEFT:
+                self._hists[left] = next(built)
+            if kind & RIGHT:
+                self._hists[right] = next(built)
+            if kind in (LEFT, RIGHT):
+                known, other = (left, right) if kind == LEFT else (right, left)
+                self._hists[other] = self._hists[path] - self._hists[known]
+            if kind != NEITHER and self._foresight is not None:
+                for child, count in zip((left, right), sides, strict=True):
+                    found = self._foresight.look(child, count, self._hists[child], rule, limits, evidence)
+                    if found is not None:
+                        self._outlooks[child] = found
         # a histogram that is dropped is asked for again when it is needed
-        room = max(4, HIST_BYTES // (8 * memory.node_size))
+        room = max(4, HIST_BYTES // (8 * memory.node_size * self._fit.plan.n_lanes))
         while len(self._hists) > room:
             del self._hists[next(iter(self._hists))]
 
-    def _next_splits(self, memory: Workspace, node: int) -> tuple[npt.NDArray[np.intp], IntArray]:
-        """Leaves to divide now, the one asked for first, and the histograms to build of each one's children."""
+    def _splits(self, memory: Workspace, chosen: list[tuple[int, Outlook, int]]) -> Splits:
+        """Splits as stations want them: of paths, each with its outlook and the histograms of children to build."""
+        outlooks = [outlook for _, outlook, _ in chosen]
+        feature = memory.features[[outlook.feature for outlook in outlooks]]
+        bins, missing_left = zip(*((outlook.bin, outlook.missing_left) for outlook in outlooks), strict=True)
+        redraw = None
+        if memory.node_share is not None:
+            children = int(memory.state[N_NODES]) + np.arange(2, dtype=np.uint64)
+            redraw = (self._draw_key ^ children)[None]
+        return Splits(
+            [path for path, _, _ in chosen],
+            np.stack([feature["column"], feature["categorical"], bins, missing_left], axis=1),
+            None if memory.levels is None else np.array([outlook.levels for outlook in outlooks]),
+            np.array([kind for _, _, kind in chosen]),
+            redraw,
+        )
+
+    def _next_in_line(self, memory: Workspace, node: int, count_bits: int) -> list[tuple[int, Outlook, int]]:
+        """Nodes to divide now, how, and which histograms of their children to build; the one asked for comes first.
+
+        The tree is grown on as far as its nodes are known, and what it would divide next is divided now.
+        """
         nodes = memory.nodes.node[: int(memory.state[N_NODES])]
         room = self._parameters.num_leaves - int(memory.state[N_LEAVES])
-        if self._parameters.role_draw == "node":
-            return np.array([node]), np.array([BOTH if room > 1 else NEITHER])
-        ready = (nodes["left"] < 0) & (nodes["feature"] >= 0) & (nodes["score"] > self._parameters.min_split_gain)
-        ready[node] = False
-        others = np.flatnonzero(ready)
-        order = [node, *others[np.argsort(-nodes["score"][others], kind="stable")][: room - 1].tolist()]
-        chosen, build = [], []
-        for place, k in enumerate(order):
-            if self._paths[k] in self._sides:
+        first = self._outlook(memory, node)
+        if memory.node_share is not None:
+            return [(self._paths[node], first, BOTH if room > 1 else NEITHER)]
+        likely = max(self._parameters.min_split_gain, _LIKELY * self._lowest.get(self._output, -math.inf))
+        ready = np.flatnonzero((nodes["left"] < 0) & (nodes["feature"] >= 0) & (nodes["score"] > likely)).tolist()
+        outlooks = [(self._paths[k], self._outlook(memory, k)) for k in ready if k != node]
+        heap = [(-math.inf, self._paths[node], first), *((-outlook.score, path, outlook) for path, outlook in outlooks)]
+        heapq.heapify(heap)
+        chosen = []
+        while heap and room > 0:
+            _, path, outlook = heapq.heappop(heap)
+            room -= 1
+            if path not in self._sides:
+                # children of what can only be the last split are leaves for good, as are those at the greatest depth
+                last = room == 0 or path.bit_length() == self._parameters.max_depth
+                chosen.append((path, outlook, NEITHER if last else self._to_build(memory, path, outlook, count_bits)))
                 continue
-            chosen.append(k)
-            # children of what can only be the last split are leaves for good, and so are those at the greatest depth
-            last = place + 1 >= room or int(nodes["depth"][k]) + 1 == self._parameters.max_depth
-            build.append(NEITHER if last else self._smaller_side(memory, k))
-        return np.array(chosen), np.array(build)
+            for child in (2 * path, 2 * path + 1):
+                known = self._outlooks.get(child)
+                if known is not None and known.score > likely:
+                    heapq.heappush(heap, (-known.score, child, known))
+        return chosen
 
-    def _smaller_side(self, memory: Workspace, node: int) -> int:
-        """The child with the smaller hessian, as its parent's histogram says; both where there is none."""
-        record = memory.nodes.node[node]
-        if self._paths[node] not in self._hists or int(record["slot"]) < 0:
+    def _outlook(self, memory: Workspace, node: int) -> Outlook:
+        """How a leaf of the tree will be divided."""
+        known = self._outlooks.get(self._paths[node])
+        if known is not None:
+            return known
+        return Outlook.of(memory.nodes.node[node], None if memory.levels is None else memory.levels[node])
+
+    def _to_build(self, memory: Workspace, path: int, outlook: Outlook, count_bits: int) -> int:
+        """Histograms of children to build: the smaller one's, or both where there is nothing to subtract it from."""
+        hist = self._hists.get(path)
+        if hist is None:
             return BOTH
-        feature = memory.features[int(record["feature"])]
-        n_bins = int(feature["n_bins"])
-        hist = memory.hist[int(record["slot"]) * memory.node_size :][: memory.node_size]
-        cells = hist.reshape(memory.n_roles, -1)[:, int(feature["offset"]) :][:, :n_bins]
-        hessian = ((cells & ((1 << G_SHIFT) - 1)) >> self._count_bits).sum(axis=0)
-        bins = np.arange(n_bins)
-        if memory.levels is not None and feature["categorical"]:
-            left = (memory.levels[node, bins >> 6] >> (bins & 63).astype(np.uint64)) & np.uint64(1) != 0
-        else:
-            left = bins <= int(record["bin"])
-            left[0] = record["missing_left"] != 0
-        return LEFT if 2 * hessian[left].sum() <= hessian.sum() else RIGHT
+        feature = memory.features[outlook.feature]
+        at = self._starts[outlook.feature]
+        cells = hist.reshape(memory.n_roles, -1)[:, at : at + feature["n_bins"].item()]
+        return smaller_side(outlook, cells, bool(feature["categorical"]), count_bits)
 
 
 class RemoteWatched:
     """Validation rows on the stations of a crew; see `training.loop.Watched`."""
 
-    def __init__(self, rows: RemoteRows) -> None:
-        self._rows = rows
+    def __init__(self, fit: RemoteFit) -> None:
+        self._fit = fit
 
     def advance(self, booster: Booster, grown: Sequence[GrownTree]) -> None:
         """Add the trees of an iteration to the raw predictions."""
-        rows = self._rows
-        rows.steadily(lambda: rows.ask(("advance", (rows.recent(), booster.features))))
+        fit = self._fit
+        fit.steadily(lambda: fit.ask(("advance", (fit.recent(), booster.features))))
 
     def measure(self, metric: Metric) -> float:
         """A metric at the current raw predictions."""
-        return self._rows.measure(metric, WATCH)
+        return self._fit.measure(metric, WATCH)
 
 
 @dataclass
 class RemoteBooster(Booster):
-    """A booster whose rows are on a cluster."""
+    """A booster whose rows are on a cluster; it grows trees of several bags at the same time, in the same rounds."""
 
     rows: RemoteRows
+    fit: RemoteFit
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        others = [RemoteRows(self.fit, lane, self.parameters) for lane in range(1, self.fit.plan.n_lanes)]
+        self._remote = [self.rows, *others]
+        self._lanes = self._make_lanes(self._remote)
+        for rows, lane in zip(self._remote, self._lanes, strict=True):
+            rows.equip(lane.memory)
 
     def iterate(self) -> list[GrownTree]:
         """One iteration; begun again if a worker is lost in it."""
@@ -348,8 +449,47 @@ class RemoteBooster(Booster):
 
         def work() -> list[GrownTree]:
             self.progress = start.copy()
-            return super(RemoteBooster, self).iterate()
+            grown = self._grow_trees()
+            self._end_iteration(grown)
+            return grown
 
-        grown = self.rows.steadily(work)
-        self.rows.finished(grown)
+        grown = self.fit.steadily(work)
+        self.fit.finished(grown)
         return grown
+
+    def _grow_trees(self) -> list[GrownTree]:
+        """The trees of an iteration: as many bags at the same time as there are lanes, one output after the other."""
+        bags, outputs = range(self.parameters.n_bags), range(self.loss.n_outputs)
+        tops: dict[int, Tops] = {}
+        grown: dict[tuple[int, int], GrownTree] = {}
+        for rows in self._remote:
+            rows.forget()
+        for first in bags[:: len(self._lanes)]:
+            lanes = list(zip(bags[first:], self._lanes, self._remote, strict=False))
+            for output in outputs:
+                works = [partial(self._grow_one, output, tops, *lane) for lane in lanes]
+                trees = in_lockstep(works, self.fit.ask_together)
+                for (bag, _, rows), tree in zip(lanes, trees, strict=True):
+                    grown[bag, output] = tree
+                    # in the order of the bags: sums of floating point numbers depend on it
+                    self.fit.later(rows.added())
+        return [grown[bag, output] for bag in bags for output in outputs]
+
+    def _grow_one(
+        self, output: int, tops: dict[int, Tops], bag: int, lane: Lane, rows: RemoteRows, ask: Ask
+    ) -> GrownTree:
+        """A bag's tree for one output, in its lane."""
+        rows.ask = ask
+        if output == 0:
+            tops[bag] = self._gradients(lane, bag)
+        return self._grow_tree(lane, tops[bag], bag, output)
+
+
+def n_lanes(loss: Loss, n_bags: int) -> int:
+    """Trees to grow at the same time: of several bags, unless stations must put rows in order for each of them."""
+    return 1 if loss.leaf_level is not None or _is_prepared(loss) else min(n_bags, _MOST_LANES)
+
+
+def _is_prepared(loss: Loss) -> bool:
+    """Whether a loss learns something of all rows before each iteration."""
+    return type(loss).prepare_over is not Loss.prepare_over

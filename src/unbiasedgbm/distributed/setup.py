@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from unbiasedgbm.binning import make_mapper
 from unbiasedgbm.distributed.crew import Crew
-from unbiasedgbm.distributed.remote import Facts, RemoteBooster, RemoteRows, RemoteWatched
+from unbiasedgbm.distributed.remote import Facts, RemoteBooster, RemoteFit, RemoteRows, RemoteWatched, n_lanes
 from unbiasedgbm.distributed.station import TRAIN, WATCH, HeldOut, PartName, Plan, Reading, Step
 from unbiasedgbm.distributed.statistics import RemoteStatistics, select
 from unbiasedgbm.distributed.survey import agree_columns, agree_schema, agree_target
@@ -74,14 +74,16 @@ class SetUp:
         base, progress, trees = self._start(loss, facts, schema, parameters.n_bags)
         mapper = self._learn_bins(schema, facts.n)
         layout = make_layout(parameters, mapper)
-        plan = Plan(mapper, layout, loss, self._starts(), facts.counted, scale, base, parameters.n_bags)
+        chains = (parameters.n_bags, n_lanes(loss, parameters.n_bags))
+        plan = Plan(mapper, layout, loss, self._starts(), facts.counted, scale, base, *chains)
         content, self.crew.kept = self.crew.ask([("build", (plan, trees))])[0]
         features = make_features(mapper, constraints.monotone, content ^ mapper.edge_hash())
         for member in self.crew.members:
             member.loaded = True
-        rows = RemoteRows(self.crew, facts, plan, self.script, features, parameters, trees)
-        booster = RemoteBooster(parameters, loss, rows, mapper, features, constraints.groups, progress, pool)
-        validation = RemoteWatched(rows) if watched or stops else None
+        fit = RemoteFit(self.crew, facts, plan, self.script, features, trees)
+        rows = RemoteRows(fit, 0, parameters)
+        booster = RemoteBooster(parameters, loss, rows, mapper, features, constraints.groups, progress, pool, fit)
+        validation = RemoteWatched(fit) if watched or stops else None
         return Work(schema, booster, base, metrics, validation, _no_fingerprint, self.crew.close)
 
     def _tell(self, name: str, *arguments: Any) -> Any:

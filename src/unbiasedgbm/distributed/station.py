@@ -31,7 +31,7 @@ from unbiasedgbm.distributed.survey import (
     survey_levels,
     survey_part,
 )
-from unbiasedgbm.distributed.tree_rows import TreeRows
+from unbiasedgbm.distributed.tree_rows import Iteration, Splits, TreeRows, kept_bytes
 from unbiasedgbm.ensemble.trees import TreeEnsemble
 from unbiasedgbm.exact import Scale, Values, units_sum, weight_units
 from unbiasedgbm.frames import Schema, Table
@@ -102,6 +102,8 @@ class Plan:
         Of all weights.
     base : ndarray of shape (n_outputs,), float64
     n_bags : int
+    n_lanes : int
+        Trees that are grown at the same time.
     """
 
     mapper: BinMapper
@@ -112,6 +114,7 @@ class Plan:
     weight_scale: Scale | None
     base: FloatArray
     n_bags: int
+    n_lanes: int
 
 
 @dataclass
@@ -444,12 +447,14 @@ class Station:
         runs = runs or [(0, 0)]
         data = TrainingData(bins, y, weight, counts)
         shard = Shard(data, raw, bags, plan.layout, self._pool, runs, plan.weight_scale)
-        self._tree_rows = TreeRows(shard, plan.mapper, runs, n_added)
+        shards = [shard, *(shard.lane() for _ in range(1, plan.n_lanes))]
+        self._lanes = [TreeRows(one, plan.mapper, runs) for one in shards]
+        self._iteration = Iteration(shard, n_added)
         if any(kind == WATCH for kind, _ in self._rows):
             watched = self._bin(WATCH, trees, 1)
             self._watched = WatchedRows(watched[0], watched[1], watched[2], watched[4], n_added)
         n_hashed = sum(max(0, min(65_536 - number, last - first)) for (first, number), (last, _) in _pairs(runs, at))
-        return content_hash(bins, plan.mapper.column(), n_hashed, counts), [self._tree_rows.nbytes()]
+        return content_hash(bins, plan.mapper.column(), n_hashed, counts), [kept_bytes(shards, self._iteration)]
 
     def _bin(
         self, which: str, trees: TreeEnsemble | None, n_bags: int
@@ -495,7 +500,7 @@ class Station:
             weights = [part.weight for part in parts if part.weight is not None]
             return y, y, np.concatenate(weights) if weights else None
         if which != WATCH:
-            shard = self._tree_rows.shard
+            shard = self._lanes[0].shard
             raw = shard.raw if which == TRAIN else shard.bags[int(which)]
             return shard.data.y, as_outputs(raw), shard.data.sample_weight
         if not hasattr(self, "_watched"):
@@ -529,9 +534,9 @@ class Station:
             units = weight_units(weight, scale.heaviest, scale.whole)
         self._rank(ordered_keys(found), np.zeros(len(found), np.intp), 1, units)
 
-    def _do_rank_residuals(self, paths: list[int], output: int) -> None:
+    def _do_rank_residuals(self, lane: int, paths: list[int], output: int) -> None:
         """Put the residuals of leaves in order."""
-        residual, leaf, units = self._tree_rows.residuals(paths, output)
+        residual, leaf, units = self._lanes[lane].residuals(paths, output)
         self._rank(ordered_keys(residual), leaf, len(paths), units)
 
     def _rank(
@@ -570,26 +575,29 @@ class Station:
 
     # -- iterations --------------------------------------------------------------------------------------------------
 
-    def _do_gradients(self, loss: Loss | None, bag: int) -> tuple[float, float]:
-        return self._tree_rows.gradients(loss or self._plan.loss, bag)
+    def _do_gradients(self, lane: int, loss: Loss | None, bag: int) -> tuple[float, float]:
+        if bag == 0:
+            self._iteration.begin()
+        return self._lanes[lane].shard.block_gradients(loss or self._plan.loss, bag)
 
-    def _do_begin_tree(self, *arguments: Any) -> Any:
-        return self._tree_rows.begin(*arguments)
+    def _do_begin_tree(self, lane: int, *arguments: Any) -> Any:
+        return self._lanes[lane].begin(*arguments)
 
-    def _do_pack(self, *arguments: Any) -> Any:
-        return self._tree_rows.shard.pack(*arguments)
+    def _do_pack(self, lane: int, *arguments: Any) -> Any:
+        return self._lanes[lane].shard.pack(*arguments)
 
-    def _do_histogram(self, path: int) -> Any:
-        return self._tree_rows.histogram(path)
+    def _do_histogram(self, lane: int, path: int) -> Any:
+        return self._lanes[lane].histogram(path)
 
-    def _do_split(self, *arguments: Any) -> Any:
-        return self._tree_rows.split(*arguments)
+    def _do_split(self, lane: int, splits: Splits) -> Any:
+        return self._lanes[lane].split(splits)
 
-    def _do_leaf_sums(self, *arguments: Any) -> Any:
-        return self._tree_rows.leaf_sums(*arguments)
+    def _do_leaf_sums(self, lane: int, *arguments: Any) -> Any:
+        return self._lanes[lane].leaf_sums(*arguments)
 
-    def _do_add(self, *arguments: Any) -> None:
-        self._tree_rows.add(*arguments)
+    def _do_add(self, lane: int, *arguments: Any) -> None:
+        self._lanes[lane].add(*arguments)
+        self._iteration.n_added += 1
 
     def _do_advance(self, trees: list[tuple[int, GrownTree]], features: npt.NDArray[np.void]) -> None:
         """Add trees to the raw predictions of validation rows, those that they do not have yet."""
@@ -602,16 +610,16 @@ class Station:
 
     def _do_rewind(self, n_trees: int, trees: list[tuple[int, GrownTree]], features: npt.NDArray[np.void]) -> None:
         """Go back, or on, to the raw predictions of so many trees."""
-        rows = self._tree_rows
-        rows.rewind(n_trees)
+        iteration, shard, n_bags = self._iteration, self._lanes[0].shard, self._plan.n_bags
+        if iteration.n_added != n_trees:
+            iteration.undo()
         for number, tree in trees:
-            if number == rows.n_added < n_trees:
-                shard, n_bags = rows.shard, self._plan.n_bags
+            if number == iteration.n_added < n_trees:
                 self._walk(tree, features, shard.bins, shard.raw)
                 if n_bags > 1:
                     own = replace(tree, value=tree.value * n_bags)
                     self._walk(own, features, shard.bins, shard.bags[bag_of(number, shard.raw.shape[1], n_bags)])
-                rows.n_added += 1
+                iteration.n_added += 1
         self._do_advance([(number, tree) for number, tree in trees if number < n_trees], features)
 
     def _walk(self, grown: GrownTree, features: npt.NDArray[np.void], bins: Bins, raw: FloatArray) -> None:

@@ -16,7 +16,6 @@ import numpy.typing as npt
 from unbiasedgbm.binning import BinMapper
 from unbiasedgbm.distributed.kernels import answer_split, redraw_roles
 from unbiasedgbm.distributed.pooled import divide, histogram
-from unbiasedgbm.losses import Loss
 from unbiasedgbm.training.shard import Draw, Layout, Shard
 
 FloatArray = npt.NDArray[np.float64]
@@ -53,6 +52,57 @@ def used_cells(mapper: BinMapper, layout: Layout) -> npt.NDArray[np.intp] | slic
     return np.concatenate([one + role * layout.hist_size for role in range(layout.n_roles)])
 
 
+class Iteration:
+    """Raw predictions at the start of an iteration, to go back to if a worker is lost in it.
+
+    Parameters
+    ----------
+    shard : Shard
+    n_added : int
+        Trees that its raw predictions hold.
+    """
+
+    def __init__(self, shard: Shard, n_added: int) -> None:
+        self.n_added = n_added
+        several = shard.bags if len(shard.bags) > 1 else []
+        # a tree that is the only one of its iteration is added when the iteration is done
+        self._raws = [shard.raw, *several] if several or shard.raw.shape[1] > 1 else []
+        self._start: tuple[int, list[FloatArray]] = (n_added, [])
+
+    def begin(self) -> None:
+        """Note that an iteration begins."""
+        self._start = (self.n_added, [raw.copy() for raw in self._raws])
+
+    def undo(self) -> None:
+        """Go back to its start."""
+        self.n_added, before = self._start
+        for raw, was in zip(self._raws, before, strict=True):
+            raw[:] = was
+
+    def nbytes(self) -> int:
+        """Bytes of the copies."""
+        return sum(raw.nbytes for raw in self._raws)
+
+
+def kept_bytes(lanes: Sequence[Shard], iteration: Iteration) -> int:
+    """Bytes of the arrays that stay for the whole fit."""
+    shard = lanes[0]
+    bags = shard.bags if len(shard.bags) > 1 else []
+    bins = shard.bins
+    arrays: list[Any] = [
+        bins.narrow,
+        bins.columns,
+        bins.wide,
+        shard.data.y,
+        shard.weight,
+        shard.counts,
+        shard.raw,
+        *bags,
+    ]
+    arrays += [array for lane in lanes for array in (lane.roles, lane.packed, lane.rows, lane.spare, lane.g, lane.h)]
+    return sum(array.nbytes for array in arrays) + iteration.nbytes()
+
+
 class TreeRows:
     """A shard, and the nodes that its rows are in.
 
@@ -61,12 +111,10 @@ class TreeRows:
     shard : Shard
     mapper : BinMapper
     runs : sequence of (first row here, its number among all rows)
-    n_added : int
-        Trees that the raw predictions hold.
     """
 
-    def __init__(self, shard: Shard, mapper: BinMapper, runs: Sequence[tuple[int, int]], n_added: int) -> None:
-        self.shard, self.n_added = shard, n_added
+    def __init__(self, shard: Shard, mapper: BinMapper, runs: Sequence[tuple[int, int]]) -> None:
+        self.shard = shard
         self._used = used_cells(mapper, shard.layout)
         self._node_size = shard.layout.n_roles * shard.layout.hist_size
         self._n_used = self._node_size if isinstance(self._used, slice) else len(self._used)
@@ -75,7 +123,6 @@ class TreeRows:
         self._n_features = len(mapper.n_bins)
         self._begin: dict[int, int] = {}
         self._count: dict[int, IntArray] = {}
-        self._start: tuple[int, list[FloatArray]] = (n_added, [])
 
     @cached_property
     def _numbers(self) -> npt.NDArray[np.uint64]:
@@ -88,31 +135,7 @@ class TreeRows:
             ]
         )
 
-    def nbytes(self) -> int:
-        """Bytes of the arrays that stay for the whole fit."""
-        shard = self.shard
-        bags = shard.bags if len(shard.bags) > 1 else []
-        arrays: tuple[Any, ...] = (
-            *(shard.bins.narrow, shard.bins.columns, shard.bins.wide, shard.data.y, shard.weight, shard.counts),
-            *(shard.raw, shard.roles, shard.packed, shard.rows, shard.spare, shard.g, shard.h, *bags, *self._start[1]),
-        )
-        return sum(array.nbytes for array in arrays)
-
-    # -- iterations --------------------------------------------------------------------------------------------------
-
-    def gradients(self, loss: Loss, bag: int) -> tuple[float, float]:
-        """Derivatives at a bag's raw predictions."""
-        if bag == 0 and self._raws_of_iteration():
-            # the trees of an iteration are added one by one, and if a worker is lost on the way all of them are undone
-            self._start = (self.n_added, [raw.copy() for raw in self._raws_of_iteration()])
-        return self.shard.block_gradients(loss, bag)
-
-    def _raws_of_iteration(self) -> list[FloatArray]:
-        """Raw predictions that change in an iteration, where that is more than one tree."""
-        shard = self.shard
-        if len(shard.bags) > 1:
-            return [shard.raw, *shard.bags]
-        return [shard.raw] if shard.raw.shape[1] > 1 else []
+    # -- a tree ------------------------------------------------------------------------------------------------------
 
     def begin(self, draw: Draw, output: int, units: Sequence[float]) -> tuple[IntArray, IntArray]:
         """Begin a tree; see `Shard.begin_tree`."""
@@ -126,14 +149,6 @@ class TreeRows:
         begin = np.array([begin for leaf in ranges for begin, _ in leaf], np.int64)
         end = np.array([end for leaf in ranges for _, end in leaf], np.int64)
         self.shard.add_ranges(begin, end, output, np.repeat(values, [len(leaf) for leaf in ranges]))
-        self.n_added += 1
-
-    def rewind(self, n_trees: int) -> None:
-        """Undo the trees of an iteration that was not finished."""
-        if self.n_added > n_trees:
-            self.n_added, before = self._start
-            for raw, was in zip(self._raws_of_iteration(), before, strict=True):
-                raw[:] = was
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ sum over rows is an integer sum, so the model does not depend on threads, blocks
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -108,6 +109,20 @@ class Sums(NamedTuple):
 
 
 @dataclass
+class Lane:
+    """What trees are grown with, one at a time.
+
+    Attributes
+    ----------
+    rows : Rows
+    memory : Workspace
+    """
+
+    rows: Rows
+    memory: Workspace
+
+
+@dataclass
 class Booster:
     """Grows trees one iteration at a time.
 
@@ -137,15 +152,20 @@ class Booster:
     groups: npt.NDArray[np.uint8]
     progress: Progress
     pool: Pool
-    _memory: Workspace = field(init=False, repr=False)
+    _lanes: list[Lane] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        n_members = team_size(self.rows, self.pool)
-        self._memory = Workspace(self.parameters, self.rows.layout, self.mapper, self.features, self.groups, n_members)
+        self._lanes = self._make_lanes([self.rows])
         self._code = SPLIT_RULES[self.parameters.split_rule]
         self._max_draw = float(exponential_table().max()) if self.rows.layout.drawn else 1.0
         # features that have anything to cut
         self._n_useful = max(int((self.mapper.n_bins > 2).sum()), 1)
+
+    def _make_lanes(self, lanes: Sequence[Rows]) -> list[Lane]:
+        """Room to grow as many trees at the same time."""
+        n_members = team_size(self.rows, self.pool)
+        size = (self.rows.layout, self.mapper, self.features, self.groups, n_members, len(lanes))
+        return [Lane(rows, Workspace(self.parameters, *size)) for rows in lanes]
 
     @property
     def exhausted(self) -> bool:
@@ -154,20 +174,27 @@ class Booster:
 
     def iterate(self) -> list[GrownTree]:
         """One iteration: in each bag a tree for each output, all from the gradients at its start."""
+        lane = self._lanes[0]
         grown = []
         for bag in range(self.parameters.n_bags):
-            tops = self._gradients(bag)
-            grown += [self._grow_tree(tops, bag, output) for output in range(self.loss.n_outputs)]
+            tops = self._gradients(lane, bag)
+            grown += [self._grow_tree(lane, tops, bag, output) for output in range(self.loss.n_outputs)]
+        self._end_iteration(grown)
+        return grown
+
+    def _end_iteration(self, grown: Sequence[GrownTree]) -> None:
+        """Note what an iteration's trees, bag by bag, say of the progress."""
+        for tree in grown:
+            self._count_importance(tree.node)
         self.progress.n_iterations += 1
         split = any(len(tree.node) > 1 for tree in grown)
         self.progress.idle = 0 if split else self.progress.idle + 1
-        return grown
 
     # -- gradients ---------------------------------------------------------------------------------------------------
 
-    def _gradients(self, bag: int) -> Tops:
+    def _gradients(self, lane: Lane, bag: int) -> Tops:
         """Derivatives of the loss at a bag's raw predictions."""
-        max_g, max_h = self.rows.gradients(self.loss, bag)
+        max_g, max_h = lane.rows.gradients(self.loss, bag)
         # float32 rounding may have gone up
         max_g, max_h = max_g * 1.000001, max_h * 1.000001
         if not (max_g < _MAX_GRADIENT and max_h < _MAX_GRADIENT):
@@ -176,23 +203,24 @@ class Booster:
 
     # -- one tree ----------------------------------------------------------------------------------------------------
 
-    def _grow_tree(self, tops: Tops, bag: int, output: int) -> GrownTree:
+    def _grow_tree(self, lane: Lane, tops: Tops, bag: int, output: int) -> GrownTree:
         """Roles, packed gradients, growth, leaf values, update."""
-        memory, parameters, memories = self._memory, self.parameters, self.progress.memories
+        memory, parameters, memories = lane.memory, self.parameters, self.progress.memories
         place = bag * self.loss.n_outputs + output
         number = self.progress.n_iterations * len(memories) + place
         draw = self._draw(number)
-        counts, sums = self._begin_tree(draw, tops, output)
-        packing = self._pack(draw, tops, sums, output)
+        counts, sums = self._begin_tree(lane, draw, tops, output)
         dispersion = self._dispersion(sums)
+        unexplained = self._unexplained(output, sums)
+        packing = self._pack(lane, draw, tops, sums, output)
         rule = self._rule(packing, tops, dispersion, number)
-        evidence = self._evidence(memories[place], output, sums, rule)
+        evidence = self._evidence(memories[place], unexplained, rule)
         memory.draw_columns(parameters, number)
         start_tree(counts, memory.nodes, memory.free, memory.state)
-        self._grow(rule, evidence, draw)
+        self._grow(lane, rule, evidence, draw)
         if parameters.split_rule == "evidence":
             memories[place].learn(evidence.found)
-        return self._finish(tops, output, packing, dispersion)
+        return self._finish(lane, tops, output, packing, dispersion)
 
     def _draw(self, number: int) -> Draw:
         """Keys of what is random in a tree."""
@@ -205,15 +233,15 @@ class Booster:
             subsample=parameters.subsample,
         )
 
-    def _begin_tree(self, draw: Draw, tops: Tops, output: int) -> tuple[list[int], Sums]:
+    def _begin_tree(self, lane: Lane, draw: Draw, tops: Tops, output: int) -> tuple[list[int], Sums]:
         """Roles of all rows, and Σ|g|, Σh, Σg², Σh² of all rows, weights applied, in fixed point."""
         units = [fixed_unit(top, self.rows.n) for top in (tops.g, tops.h, tops.g**2, tops.h**2)]
-        counts, totals = self.rows.begin_tree(draw, output, units)
+        counts, totals = lane.rows.begin_tree(draw, output, units)
         return counts.tolist(), Sums(*(float(total) / unit for total, unit in zip(totals, units, strict=True)))
 
-    def _pack(self, draw: Draw, tops: Tops, sums: Sums, output: int) -> Packing:
+    def _pack(self, lane: Lane, draw: Draw, tops: Tops, sums: Sums, output: int) -> Packing:
         """Pack the gradients of all rows for the split search."""
-        rows = self.rows
+        rows = lane.rows
         bits = count_bits(self.parameters.min_samples_leaf)
         room_g, room_h = sums.g, sums.h
         if rows.layout.drawn:
@@ -258,7 +286,14 @@ class Booster:
             node_key=hash_key(parameters.seed, _STREAM_NODES, number),
         )
 
-    def _evidence(self, memory: EvidenceMemory, output: int, sums: Sums, rule: Rule) -> Evidence:
+    def _unexplained(self, output: int, sums: Sums) -> float:
+        """Share of an output's squared gradients before the first iteration that is left."""
+        start = self.progress.start_squares
+        if math.isnan(start[output]) and self._code == EVIDENCE:
+            start[output] = sums.g2
+        return min(sums.g2 / max(float(start[output]), 1e-300), 1.0)
+
+    def _evidence(self, memory: EvidenceMemory, unexplained: float, rule: Rule) -> Evidence:
         """What earlier trees say, and room for what this one finds.
 
         The best of p useless features scores higher than one of them, by about the logarithm of p in units of the mean
@@ -267,16 +302,12 @@ class Booster:
         """
         bonus = memory.bonus()
         if self._code == EVIDENCE:
-            start = self.progress.start_squares
-            if math.isnan(start[output]):
-                start[output] = sums.g2
-            unexplained = min(sums.g2 / max(float(start[output]), 1e-300), 1.0)
             bonus[-N_BUCKETS:] -= rule.null_mean * math.log(self._n_useful) * unexplained
         return Evidence(bonus, np.zeros_like(bonus))
 
-    def _grow(self, rule: Rule, evidence: Evidence, draw: Draw) -> None:
+    def _grow(self, lane: Lane, rule: Rule, evidence: Evidence, draw: Draw) -> None:
         """Let the team grow the tree, and have done what it asks for."""
-        memory, rows = self._memory, self.rows
+        memory, rows = lane.memory, lane.rows
         limits, table = memory.limits(self.parameters, rows, draw.node_key), memory.table(rows)
         memory.board[:] = 0
 
@@ -310,15 +341,14 @@ class Booster:
                 raise AssertionError("the grower asks for rows that it has; this is a bug, please report it")
             node = int(memory.state[REQUEST])
             if question == ASK_PARTITION:
-                rows.elsewhere.partition(memory, node)
+                rows.elsewhere.partition(memory, node, rule, evidence)
             else:
                 rows.elsewhere.build_histogram(memory, node)
 
-    def _finish(self, tops: Tops, output: int, packing: Packing, dispersion: float) -> GrownTree:
-        """Leaf values, raw predictions, importance, and the tree itself."""
-        memory, rows, parameters = self._memory, self.rows, self.parameters
+    def _finish(self, lane: Lane, tops: Tops, output: int, packing: Packing, dispersion: float) -> GrownTree:
+        """Leaf values, raw predictions, and the tree itself."""
+        memory, rows, parameters = lane.memory, lane.rows, self.parameters
         m = int(memory.state[N_NODES])
-        node = memory.nodes.node[:m]
         step = NewtonStep(
             fixed_unit(tops.g, rows.n),
             fixed_unit(tops.h, rows.n),
@@ -332,21 +362,18 @@ class Booster:
             value = rows.finish_leaves(memory, output, step)
         else:
             value = newton_step(rows, memory, output, step)
-        self._count_importance(node, dispersion)
+        node = memory.nodes.node[:m].copy()
+        node["worth"] *= (0.5 * dispersion if self._code == EVIDENCE else 1.0) / parameters.n_bags
         levels = None if memory.levels is None else memory.levels[:m].copy()
-        return GrownTree(output, node.copy(), levels, value, memory.nodes.count[:m].copy())
+        return GrownTree(output, node, levels, value, memory.nodes.count[:m].copy())
 
-    def _count_importance(self, node: npt.NDArray[np.void], dispersion: float) -> None:
+    def _count_importance(self, node: npt.NDArray[np.void]) -> None:
         """Add the worth of every split made, and of every candidate that was turned away (the paper's Remark)."""
         feature = node["feature"]
         made = node["left"] >= 0
         counted = made | ((feature >= 0) & (node["score"] <= self.parameters.min_split_gain))
-        worth = node["worth"][counted]
-        if self._code == EVIDENCE:
-            worth = 0.5 * dispersion * worth
-        worth = worth / self.parameters.n_bags
         p = len(self.features)
-        self.progress.importance += np.bincount(feature[counted], worth, p)
+        self.progress.importance += np.bincount(feature[counted], node["worth"][counted], p)
         self.progress.n_splits += np.bincount(feature[made], minlength=p)
 
     def add_to(self, grown: GrownTree, bins: Bins, raw: FloatArray) -> None:

@@ -239,7 +239,7 @@ def _redraw_roles(nodes, k, share, key, rows, spare):
 
 
 @inline_kernel
-def _splittable(nodes, k, rule, limits):
+def splittable(nodes, k, rule, limits):
     """Whether a node may have a split at all, seen from its depth and its rows."""
     if limits.max_depth > 0 and nodes.node[k].depth >= limits.max_depth:
         return False
@@ -278,7 +278,7 @@ def _build(nodes, k, chunk, n_chunks, features, n_roles, n_bins, table):
 
 
 @inline_kernel
-def _settle(nodes, k, features, levels, rule, n_bins, evidence, hist, scratch, out):
+def settle(nodes, k, features, levels, rule, n_bins, evidence, hist, scratch, out):
     """Enter the best of a node's candidates, and count the evidence that they gave."""
     node = nodes.node[k]
     n = nodes.count[k, 0] + nodes.count[k, 1] + nodes.count[k, 2]
@@ -432,8 +432,8 @@ def grow(
             if node[large].n_rows < node[small].n_rows:
                 small, large = large, small
             more = state[N_LEAVES] < limits.num_leaves
-            want_small = more and _splittable(nodes, small, rule, limits)
-            want_large = more and _splittable(nodes, large, rule, limits)
+            want_small = more and splittable(nodes, small, rule, limits)
+            want_large = more and splittable(nodes, large, rule, limits)
             state[SUBTRACT] = 0
             state[KEEP_SMALL] = want_small
             if want_large and node[parent].slot >= 0 and share is None:
@@ -480,7 +480,7 @@ def grow(
             k = state[SMALL] if stage == _SETTLE_SMALL else state[LARGE]
             state[STAGE] = _SCAN_LARGE if stage == _SETTLE_SMALL else _PICK
             if k >= 0:
-                _settle(nodes, k, features, levels, rule, limits.n_bins, evidence, table.hist, scratch, out)
+                settle(nodes, k, features, levels, rule, limits.n_bins, evidence, table.hist, scratch, out)
                 if node[k].feature < 0 or node[k].score <= limits.min_split_gain:
                     _free_slot(nodes, k, free, state)
         if task < 0:

@@ -8,6 +8,7 @@ its rows are.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -150,6 +151,13 @@ class Shard:
             for begin, end in pool.blocks(last - first, BLOCK_ROWS):
                 self.blocks.append((first + begin, first + end))
                 self.offsets.append(np.uint64(number - first))
+
+    def lane(self) -> Shard:
+        """The same rows and raw predictions, to grow another tree at the same time."""
+        lane = copy(self)
+        for name in ("roles", "packed", "rows", "spare", "g", "h"):
+            setattr(lane, name, np.zeros_like(getattr(self, name)))
+        return lane
 
     # -- an iteration ------------------------------------------------------------------------------------------------
 

@@ -15,16 +15,16 @@ from unbiasedgbm.losses import Loss
 from unbiasedgbm.metrics import Metric
 from unbiasedgbm.threads import Pool
 from unbiasedgbm.training.gradients import Packing
-from unbiasedgbm.training.nodes import STATE_SIZE, Limits, Table, new_nodes
+from unbiasedgbm.training.nodes import STATE_SIZE, Evidence, Limits, Table, new_nodes
 from unbiasedgbm.training.roles import role_ends, role_shares
 from unbiasedgbm.training.shard import Draw, Layout
-from unbiasedgbm.training.splitting import CANDIDATE, EVIDENCE, SPLIT_RULES, new_scratch
+from unbiasedgbm.training.splitting import CANDIDATE, EVIDENCE, SPLIT_RULES, Rule, new_scratch
 from unbiasedgbm.training.team import new_board
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
-# Memory for histograms beyond which the least promising leaves lose theirs.
+# Memory for the histograms of a fit beyond which the least promising leaves lose theirs.
 HIST_BYTES = 512 << 20
 
 # A chunk of work for a member of a team: rows of a partition, rows of a histogram, bins of a scan or a subtraction.
@@ -64,7 +64,7 @@ class TrainingParameters:
 class Elsewhere(Protocol):
     """Answers of rows that are not here."""
 
-    def partition(self, memory: Workspace, node: int) -> None:
+    def partition(self, memory: Workspace, node: int, rule: Rule, evidence: Evidence) -> None:
         """Divide a node's rows; the numbers go to ``side_count``."""
 
     def build_histogram(self, memory: Workspace, node: int) -> None:
@@ -146,6 +146,8 @@ class Workspace:
     groups : ndarray of shape (n_groups, p), uint8
     n_members : int
         Of the team that grows trees.
+    n_lanes : int
+        Workspaces of the fit.
     """
 
     def __init__(
@@ -156,6 +158,7 @@ class Workspace:
         features: npt.NDArray[np.void],
         groups: npt.NDArray[np.uint8],
         n_members: int,
+        n_lanes: int,
     ) -> None:
         p = len(features)
         self.features = features
@@ -174,7 +177,7 @@ class Workspace:
         # histograms
         self.hist_size = layout.hist_size
         self.node_size = self.n_roles * self.hist_size
-        self.n_slots = min(max(2, parameters.num_leaves), max(4, HIST_BYTES // (8 * self.node_size)))
+        self.n_slots = min(max(2, parameters.num_leaves), max(4, HIST_BYTES // (8 * self.node_size * n_lanes)))
         self.hist = np.zeros(self.n_slots * self.node_size, np.int64)
         self.free = np.zeros(self.n_slots, np.int64)
         # the team

@@ -231,7 +231,7 @@ def distributed() -> str:
     """Time, traffic and memory of distributed fits."""
     rows = [
         [
-            f"{row['rows']:,} × {row['features']}, {row['leaves']} leaves, {row['trees']} trees",
+            f"{row['rows']:,} × {row['features']}, {row['trees']} trees of {row['leaves']} leaves, bags: {row['bags']}",
             f"{row['seconds']['distributed']:.0f} s",
             _share(row),
             f"{row['cpu_seconds']['workers'] + row['cpu_seconds']['client']:.0f} s",

@@ -187,3 +187,12 @@ class TestInputs:
         local.fit(table.drop(columns="y"), table["y"])
         remote.fit(collection.drop(columns="y"), collection["y"])
         assert_same_file(local, remote, tmp_path)
+
+
+@pytest.mark.parametrize("options", [{}, {"split_rule": "separate"}, {"n_bags": 6}, {"subsample": 0.7}], ids=str)
+def test_histograms_that_had_to_go(client, tmp_path, monkeypatch, options):
+    """Those of nodes that were divided in advance are asked for again when their rows are sorted otherwise."""
+    monkeypatch.setattr("unbiasedgbm.distributed.remote.HIST_BYTES", 1)
+    X, y = numbers()
+    local, remote = fit_both("regressor", X, y, CUTS["two"], num_leaves=31, min_split_gain=-np.inf, **options)
+    assert_same_file(local, remote, tmp_path)

@@ -12,6 +12,9 @@ from cluster_data import CUTS, UGLY, assert_nothing_left, assert_same_file, cut,
 from distributed import Client
 
 from unbiasedgbm.callbacks import BaseCallback
+from unbiasedgbm.distributed.crew import Crew
+from unbiasedgbm.distributed.inputs import partitions
+from unbiasedgbm.distributed.station import TRAIN
 from unbiasedgbm.exceptions import InterruptedWarning
 
 
@@ -104,6 +107,43 @@ def test_two_fits_at_once(client, tmp_path):
     for one, other in zip(local, remote, strict=True):
         assert_same_file(one, other, tmp_path)
     assert_nothing_left(client)
+
+
+def _no_file(y, raw):
+    if len(y) and raw.any():
+        raise FileNotFoundError("a file of a custom loss")
+    return raw - y, np.ones(len(y))
+
+
+def test_what_a_station_raises_is_no_loss(client):
+    """Not even if it is an error that a broken connection would raise."""
+    X, y = numbers()
+    with pytest.raises(FileNotFoundError, match="of a custom loss"):
+        pair("regressor", loss=(_no_file, _values))[1].fit(cut(X, UGLY), cut(y, UGLY))
+    assert_nothing_left(client)
+
+
+def _values(y, raw):
+    return (raw - y) ** 2
+
+
+def test_stations_made_anew_have_names_of_their_own(client):
+    """Dask takes two actors of one name for the same; and one that was only half loaded is made again."""
+    X, y = numbers()
+    parts = {(TRAIN, i): part for i, part in enumerate(partitions(cut(X, CUTS["seven"]), cut(y, CUTS["seven"]), None))}
+    crew = Crew(client, parts, None)
+    try:
+        assert len(crew.members) == 2
+        whole, half = crew.members
+        whole.loaded = True
+        names = {member.future.key for member in crew.members}
+        made = crew.replace_lost()
+        assert sorted(name for member in made for name in member.names) == sorted(half.names)
+        assert crew.members[0] is whole
+        assert names.isdisjoint(member.future.key for member in made)
+        assert sum(survey.n_rows for _, survey in crew.ask([("survey", (False,))])[0]) == len(y)
+    finally:
+        crew.close()
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import threading
 
 import pytest
 
+from unbiasedgbm.distributed import lockstep
 from unbiasedgbm.distributed.lockstep import in_lockstep
 
 
@@ -70,4 +71,21 @@ def test_an_error_ends_all(error):
 
     with pytest.raises(error, match="on the way"):
         in_lockstep([counting("a", 5, log), counting("b", 5, log)], send)
+    assert not threads()
+
+
+def test_a_second_ctrl_c_leaves_no_thread(monkeypatch):
+    """All are told to end before the end of any is waited for."""
+
+    def interrupted(self):
+        raise KeyboardInterrupt("the second")
+
+    def send(questions):
+        raise KeyboardInterrupt("the first")
+
+    monkeypatch.setattr(lockstep._Voice, "join", interrupted)
+    with pytest.raises(KeyboardInterrupt, match="the second"):
+        in_lockstep([counting(name, 5, []) for name in "abc"], send)
+    for thread in threads():
+        thread.join(10)
     assert not threads()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import itertools
 import time
 import uuid
 from collections.abc import Coroutine, Sequence
@@ -21,7 +22,7 @@ from distributed import wait as wait_for
 from distributed.actor import ProxyRPC
 from distributed.protocol import to_serialize
 
-from unbiasedgbm.distributed.station import Below, PartName, Station, Step, merged
+from unbiasedgbm.distributed.station import Below, LostBelowError, PartName, Station, Step, merged
 
 # Up to so many stations are asked one by one, which takes the least time; more of them form a tree, so that this
 # process gets one answer, however many there are.
@@ -39,6 +40,10 @@ _LOOK_S = 2.0
 
 class WorkerLostError(RuntimeError):
     """A worker that holds rows of a fit is gone."""
+
+
+class _StationError(Exception):
+    """What a station raised, as its argument: whatever it is, the way there was open."""
 
 
 def recovery_timeout() -> float:
@@ -117,6 +122,7 @@ class Crew:
         self.kept = []
         self._parts, self._n_jobs = parts, n_jobs
         self._name = f"unbiasedgbm-{uuid.uuid4().hex}"
+        self._numbers = itertools.count()
         self._futures: list[Future] = []
         self.members: list[Member] = []
         try:
@@ -163,7 +169,7 @@ class Crew:
         packed = [to_serialize(argument) for argument in arguments]
         answer = await rpc.actor_execute(actor=member.future.key, function=function, args=packed, kwargs={})
         if answer["status"] != "OK":
-            raise answer["exception"]
+            raise _StationError(answer["exception"])
         return answer["result"]
 
     def _start(self, *calls: Coroutine[Any, Any, Any]) -> concurrent.futures.Future[list[Any]]:
@@ -188,11 +194,13 @@ class Crew:
                     raise WorkerLostError("A worker was lost.") from None
             except OSError as error:
                 raise WorkerLostError(f"A worker does not answer: {error}") from error
-            except KeyError as error:
+            except _StationError as error:
+                raised: BaseException = error.args[0]
                 # a worker that was started anew at the same address does not know the station
-                if self._name in str(error):
-                    raise WorkerLostError("A worker was started anew.") from error
-                raise
+                anew = isinstance(raised, KeyError) and self._name in str(raised)
+                if anew or isinstance(raised, LostBelowError):
+                    raise WorkerLostError(f"A worker was lost: {raised}") from raised
+                raise raised from None
 
     # -- placing -----------------------------------------------------------------------------------------------------
 
@@ -209,7 +217,8 @@ class Crew:
                 [names[k] for k in chosen],
                 [futures[k] for k in chosen],
                 self._n_jobs,
-                key=f"{self._name}-{self.epoch}-{len(made)}",
+                # never that of an earlier one, which Dask would take for the same
+                key=f"{self._name}-{next(self._numbers)}",
                 workers=[address],
                 allow_other_workers=False,
                 actor=True,
@@ -275,6 +284,8 @@ class Crew:
     def replace_lost(self) -> list[Member]:
         """Find the stations that are lost and put their partitions on other workers; returns the new stations.
 
+        Those that were being loaded when another one was lost are made anew, too.
+
         Raises
         ------
         RuntimeError
@@ -283,6 +294,7 @@ class Crew:
         deadline = time.monotonic() + recovery_timeout()
         self.epoch += 1
         lost = self._find_lost(deadline)
+        lost += [member for member in self.members if not member.loaded and member not in lost]
         self.members = [member for member in self.members if member not in lost]
         names = sorted(name for member in lost for name in member.names)
         if not names:
@@ -294,7 +306,7 @@ class Crew:
                 # one more worker was lost on the way, or none is left: another may come
                 _check(deadline)
                 time.sleep(0.5)
-            except (TimeoutError, Exception) as error:
+            except Exception as error:
                 if isinstance(error, RuntimeError) and not isinstance(error, WorkerLostError):
                     raise
                 raise RuntimeError(
@@ -320,7 +332,7 @@ class Crew:
     def _answers(self, member: Member) -> bool:
         try:
             return bool(self._start(self._call(member, "ping")).result(timeout=5.0)[0])
-        except (OSError, RuntimeError, KeyError, TimeoutError):
+        except (OSError, RuntimeError, _StationError, TimeoutError):
             return False
 
     def close(self) -> None:

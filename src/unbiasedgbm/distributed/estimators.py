@@ -100,20 +100,23 @@ class _OnACluster:
             watched = partitions(X_val, y_val, sample_weight_val, "_val")
             parts |= {(WATCH, i): part for i, part in enumerate(watched)}
         for attempt in range(_ATTEMPTS):
-            crew = Crew(client, parts, self.n_jobs)  # type: ignore[attr-defined]
-            crews.append(crew)
+            crew = None
             try:
+                crew = Crew(client, parts, self.n_jobs)  # type: ignore[attr-defined]
+                crews.append(crew)
                 return SetUp(self, crew, before, seed).run(
                     stops, X_val is not None, sample_weight_val is not None, pool
                 )
             except WorkerLostError as error:
-                crew.close()
+                if crew is not None:
+                    crew.close()
                 if attempt + 1 == _ATTEMPTS:
                     raise RuntimeError(
                         f"{_ATTEMPTS} times in a row a worker was lost before training began."
                     ) from error
             except BaseException:
-                crew.close()
+                if crew is not None:
+                    crew.close()
                 raise
         raise AssertionError("unreachable")
 

@@ -34,6 +34,11 @@ class Outlook(NamedTuple):
     levels: npt.NDArray[np.uint64] | None
     """(words,) bins on the left of a categorical split; None for a table without categories."""
 
+    @property
+    def cut(self) -> tuple[int, int, int]:
+        """Feature, bin and the side of missing values."""
+        return self.feature, self.bin, self.missing_left
+
     @classmethod
     def of(cls, node: Any, levels: npt.NDArray[np.uint64] | None) -> Outlook:
         """What a node's record says."""

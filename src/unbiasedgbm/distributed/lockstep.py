@@ -68,9 +68,12 @@ class _Voice(Generic[T]):
         return question
 
     def stop(self) -> None:
-        """End it, where it is not done."""
+        """Have it end when it asks next."""
         self._answers.put(None)
-        if self._thread.ident is not None:
+
+    def join(self) -> None:
+        """Wait for its end."""
+        if self._thread.is_alive():
             self._thread.join()
 
 
@@ -93,6 +96,9 @@ def in_lockstep(works: Sequence[Work[T]], send: Callable[[list[list[Step]]], lis
             answers = send([question for _, question in waiting])
             asked = [(voice, voice.go_on(answer)) for (voice, _), answer in zip(waiting, answers, strict=True)]
     finally:
+        # all are told before any is waited for: a second Ctrl-C may end the wait
         for voice in voices:
             voice.stop()
+        for voice in voices:
+            voice.join()
     return [voice.result for voice in voices]

@@ -34,7 +34,7 @@ from unbiasedgbm.training.harvest import GrownTree, Harvest
 from unbiasedgbm.training.nodes import N_LEAVES, N_NODES, Evidence
 from unbiasedgbm.training.shard import Draw
 from unbiasedgbm.training.splitting import Rule
-from unbiasedgbm.training.workspace import HIST_BYTES, TrainingParameters, Workspace
+from unbiasedgbm.training.workspace import HIST_BYTES, Rows, TrainingParameters, Workspace
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -43,8 +43,8 @@ T = TypeVar("T")
 # Trees that are grown at the same time; each of them takes memory on the stations.
 _MOST_LANES = 4
 
-# A node whose score is below so much of the lowest that was divided in the tree before is not divided in advance.
-_LIKELY = 0.9
+# A node is divided in advance if its score is less than this share below the lowest that the tree before divided.
+_MARGIN = 0.1
 
 # Workers that may be lost while one loss is being made good.
 _MOST_LOSSES = 10
@@ -122,11 +122,12 @@ class RemoteFit:
 
     def steadily(self, work: Callable[[], T]) -> T:
         """Do something that may be done again from the last finished iteration, until no worker is lost in it."""
-        while True:
+        for _ in range(_MOST_LOSSES):
             try:
                 return work()
             except WorkerLostError:
                 self._recover()
+        raise RuntimeError(f"{_MOST_LOSSES} times a worker was lost in the same iteration; the fit gives up.")
 
     def finished(self, grown: Sequence[GrownTree]) -> None:
         """Note that an iteration is finished: it is never done again."""
@@ -270,6 +271,9 @@ class RemoteRows:
     def partition(self, memory: Workspace, node: int, rule: Rule, evidence: Evidence) -> None:
         """Divide a node's rows; the numbers go to ``side_count``."""
         path = self._paths[node]
+        foreseen = self._outlooks.get(path)
+        if foreseen is not None and foreseen.cut != Outlook.of(memory.nodes.node[node], None).cut:
+            raise AssertionError("a node is not as it was foreseen; this is a bug, please report it")
         if path not in self._sides:
             self._divide(memory, node, rule, evidence)
         memory.nodes.side_count[:] = self._sides[path]
@@ -304,7 +308,8 @@ class RemoteRows:
         made = made[made["left"] >= 0]
         # a tree that ended for want of leaves says what score the next one will end at
         full = int(memory.state[N_LEAVES]) == self._parameters.num_leaves
-        self._lowest[output] = made["score"].min(initial=math.inf) if full else -math.inf
+        lowest = made["score"].min(initial=math.inf)
+        self._lowest[output] = lowest - _MARGIN * abs(lowest) if full else -math.inf
         self._added.append(("add", (self._lane, self._leaf_paths(leaf), output, value)))
 
     def added(self) -> list[Step]:
@@ -331,9 +336,9 @@ class RemoteRows:
             self._sides[path] = sides
             left, right = 2 * path, 2 * path + 1
             if kind & LEFT:
-                self._hists[left] = next(built)
+                self._hists[left] = next(built).copy()  # else it would keep the whole answer
             if kind & RIGHT:
-                self._hists[right] = next(built)
+                self._hists[right] = next(built).copy()
             if kind in (LEFT, RIGHT):
                 known, other = (left, right) if kind == LEFT else (right, left)
                 self._hists[other] = self._hists[path] - self._hists[known]
@@ -342,10 +347,15 @@ class RemoteRows:
                     found = self._foresight.look(child, count, self._hists[child], rule, limits, evidence)
                     if found is not None:
                         self._outlooks[child] = found
-        # a histogram that is dropped is asked for again when it is needed
-        room = max(4, HIST_BYTES // (8 * memory.node_size * self._fit.plan.n_lanes))
-        while len(self._hists) > room:
-            del self._hists[next(iter(self._hists))]
+        # a histogram that is dropped is asked for again when it is needed: those of the asked node's children at once
+        asked = splits.paths[0]
+        for path in list(self._hists)[: max(0, len(self._hists) - self._room(memory))]:
+            if path >> 1 != asked:
+                del self._hists[path]
+
+    def _room(self, memory: Workspace) -> int:
+        """Histograms to keep."""
+        return max(4, HIST_BYTES // (8 * memory.node_size * self._fit.plan.n_lanes))
 
     def _splits(self, memory: Workspace, chosen: list[tuple[int, Outlook, int]]) -> Splits:
         """Splits as stations want them: of paths, each with its outlook and the histograms of children to build."""
@@ -374,13 +384,13 @@ class RemoteRows:
         first = self._outlook(memory, node)
         if memory.node_share is not None:
             return [(self._paths[node], first, BOTH if room > 1 else NEITHER)]
-        likely = max(self._parameters.min_split_gain, _LIKELY * self._lowest.get(self._output, -math.inf))
+        likely = max(self._parameters.min_split_gain, self._lowest.get(self._output, -math.inf))
         ready = np.flatnonzero((nodes["left"] < 0) & (nodes["feature"] >= 0) & (nodes["score"] > likely)).tolist()
         outlooks = [(self._paths[k], self._outlook(memory, k)) for k in ready if k != node]
         heap = [(-math.inf, self._paths[node], first), *((-outlook.score, path, outlook) for path, outlook in outlooks)]
         heapq.heapify(heap)
-        chosen = []
-        while heap and room > 0:
+        chosen: list[tuple[int, Outlook, int]] = []
+        while heap and room > 0 and (not chosen or len(self._hists) + 2 * len(chosen) < self._room(memory)):
             _, path, outlook = heapq.heappop(heap)
             room -= 1
             if path not in self._sides:
@@ -437,11 +447,13 @@ class RemoteBooster(Booster):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        others = [RemoteRows(self.fit, lane, self.parameters) for lane in range(1, self.fit.plan.n_lanes)]
-        self._remote = [self.rows, *others]
-        self._lanes = self._make_lanes(self._remote)
         for rows, lane in zip(self._remote, self._lanes, strict=True):
             rows.equip(lane.memory)
+
+    def _rows_of_lanes(self) -> Sequence[Rows]:
+        others = [RemoteRows(self.fit, lane, self.parameters) for lane in range(1, self.fit.plan.n_lanes)]
+        self._remote = [self.rows, *others]
+        return self._remote
 
     def iterate(self) -> list[GrownTree]:
         """One iteration; begun again if a worker is lost in it."""

@@ -59,6 +59,10 @@ class OldQuestionError(RuntimeError):
     """A question from before a worker was lost."""
 
 
+class LostBelowError(RuntimeError):
+    """A station below this one does not answer."""
+
+
 class Reading(NamedTuple):
     """How partitions are read."""
 
@@ -92,7 +96,6 @@ class Plan:
     ----------
     mapper : BinMapper
     layout : Layout
-    features : ndarray of shape (p,), FEATURE
     loss : Loss
     starts : dict of int to int
         Number of each training partition's first row.
@@ -296,7 +299,10 @@ class Station:
         if address == worker.address and worker.state.actors.get(key) is self:
             return await self.answer(epoch, steps, below)
         arguments = [to_serialize(epoch), to_serialize(steps), to_serialize(below)]
-        answer = await worker.rpc(address).actor_execute(actor=key, function="answer", args=arguments, kwargs={})
+        try:
+            answer = await worker.rpc(address).actor_execute(actor=key, function="answer", args=arguments, kwargs={})
+        except OSError as error:
+            raise LostBelowError(str(error)) from error
         if answer["status"] != "OK":
             raise answer["exception"]
         return answer["result"]
@@ -448,7 +454,8 @@ class Station:
         data = TrainingData(bins, y, weight, counts)
         shard = Shard(data, raw, bags, plan.layout, self._pool, runs, plan.weight_scale)
         shards = [shard, *(shard.lane() for _ in range(1, plan.n_lanes))]
-        self._lanes = [TreeRows(one, plan.mapper, runs) for one in shards]
+        parts = np.zeros((self._pool.n_threads - 1, plan.layout.n_roles * plan.layout.hist_size), np.int64)
+        self._lanes = [TreeRows(one, plan.mapper, runs, parts) for one in shards]
         self._iteration = Iteration(shard, n_added)
         if any(kind == WATCH for kind, _ in self._rows):
             watched = self._bin(WATCH, trees, 1)

@@ -67,21 +67,24 @@ class Iteration:
         several = shard.bags if len(shard.bags) > 1 else []
         # a tree that is the only one of its iteration is added when the iteration is done
         self._raws = [shard.raw, *several] if several or shard.raw.shape[1] > 1 else []
-        self._start: tuple[int, list[FloatArray]] = (n_added, [])
+        self._start = n_added
+        self._before = [raw.copy() for raw in self._raws]
 
     def begin(self) -> None:
         """Note that an iteration begins."""
-        self._start = (self.n_added, [raw.copy() for raw in self._raws])
+        self._start = self.n_added
+        for raw, before in zip(self._raws, self._before, strict=True):
+            np.copyto(before, raw)
 
     def undo(self) -> None:
         """Go back to its start."""
-        self.n_added, before = self._start
-        for raw, was in zip(self._raws, before, strict=True):
-            raw[:] = was
+        self.n_added = self._start
+        for raw, before in zip(self._raws, self._before, strict=True):
+            np.copyto(raw, before)
 
     def nbytes(self) -> int:
         """Bytes of the copies."""
-        return sum(raw.nbytes for raw in self._raws)
+        return sum(before.nbytes for before in self._before)
 
 
 def kept_bytes(lanes: Sequence[Shard], iteration: Iteration) -> int:
@@ -111,15 +114,17 @@ class TreeRows:
     shard : Shard
     mapper : BinMapper
     runs : sequence of (first row here, its number among all rows)
+    parts : ndarray of shape (n_threads - 1, node_size), int64
+        Room for threads, which trees that are grown at the same time share.
     """
 
-    def __init__(self, shard: Shard, mapper: BinMapper, runs: Sequence[tuple[int, int]]) -> None:
+    def __init__(self, shard: Shard, mapper: BinMapper, runs: Sequence[tuple[int, int]], parts: IntArray) -> None:
         self.shard = shard
         self._used = used_cells(mapper, shard.layout)
         self._node_size = shard.layout.n_roles * shard.layout.hist_size
         self._n_used = self._node_size if isinstance(self._used, slice) else len(self._used)
         self._runs = runs
-        self._parts = np.zeros((shard.pool.n_threads - 1, self._node_size), np.int64)
+        self._parts = parts
         self._n_features = len(mapper.n_bins)
         self._begin: dict[int, int] = {}
         self._count: dict[int, IntArray] = {}
@@ -153,7 +158,10 @@ class TreeRows:
     # -- nodes -------------------------------------------------------------------------------------------------------
 
     def histogram(self, path: int) -> IntArray:
-        """Histogram of any node, its used cells."""
+        """Histogram of any node, its used cells; of one that is divided already, the sum of its children's."""
+        if 2 * path in self._begin:
+            # its rows are no longer sorted by role
+            return self.histogram(2 * path) + self.histogram(2 * path + 1)
         hist = np.zeros(self._node_size, np.int64)
         histogram(self.shard, self._begin[path], self._count[path], self._parts, hist)
         return hist[self._used]

@@ -155,17 +155,17 @@ class Booster:
     _lanes: list[Lane] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._lanes = self._make_lanes([self.rows])
+        n_members, lanes = team_size(self.rows, self.pool), self._rows_of_lanes()
+        size = (self.rows.layout, self.mapper, self.features, self.groups, n_members, len(lanes))
+        self._lanes = [Lane(rows, Workspace(self.parameters, *size)) for rows in lanes]
         self._code = SPLIT_RULES[self.parameters.split_rule]
         self._max_draw = float(exponential_table().max()) if self.rows.layout.drawn else 1.0
         # features that have anything to cut
         self._n_useful = max(int((self.mapper.n_bins > 2).sum()), 1)
 
-    def _make_lanes(self, lanes: Sequence[Rows]) -> list[Lane]:
-        """Room to grow as many trees at the same time."""
-        n_members = team_size(self.rows, self.pool)
-        size = (self.rows.layout, self.mapper, self.features, self.groups, n_members, len(lanes))
-        return [Lane(rows, Workspace(self.parameters, *size)) for rows in lanes]
+    def _rows_of_lanes(self) -> Sequence[Rows]:
+        """The rows as each of the trees sees them that are grown at the same time."""
+        return [self.rows]
 
     @property
     def exhausted(self) -> bool:

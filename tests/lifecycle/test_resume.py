@@ -134,7 +134,7 @@ def test_more_iterations_and_other_threads_may_go_on(checkpoint):
 # -- real processes --------------------------------------------------------------------------------------------------
 
 SCRIPT = """
-import sys, warnings
+import signal, sys, warnings
 import numpy as np
 from lifecycle.samples import mixed_table, target
 from unbiasedgbm import UnbiasedGBMClassifier
@@ -144,6 +144,8 @@ class Say(BaseCallback):
     def after_iteration(self, state):
         print(state.iteration, flush=True)
 
+# also where the tests run in the background of a shell, which ignores it
+signal.signal(signal.SIGINT, signal.default_int_handler)
 X = mixed_table(3000)
 y = np.digitize(target(X), [0.3, 1.2])
 model = UnbiasedGBMClassifier(n_estimators=int(sys.argv[2]), n_jobs=1, min_split_gain=-np.inf)

@@ -107,17 +107,15 @@ class _OnACluster:
                 return SetUp(self, crew, before, seed).run(
                     stops, X_val is not None, sample_weight_val is not None, pool
                 )
-            except WorkerLostError as error:
+            except BaseException as error:
                 if crew is not None:
                     crew.close()
+                if not isinstance(error, WorkerLostError):
+                    raise
                 if attempt + 1 == _ATTEMPTS:
                     raise RuntimeError(
                         f"{_ATTEMPTS} times in a row a worker was lost before training began."
                     ) from error
-            except BaseException:
-                if crew is not None:
-                    crew.close()
-                raise
         raise AssertionError("unreachable")
 
     def to_local(self) -> Any:

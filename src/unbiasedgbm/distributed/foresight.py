@@ -14,14 +14,11 @@ import numpy.typing as npt
 from unbiasedgbm.distributed.kernels import look_at_node
 from unbiasedgbm.distributed.tree_rows import LEFT, RIGHT
 from unbiasedgbm.training.gradients import G_SHIFT
-from unbiasedgbm.training.nodes import NODE_TYPE, Evidence, Limits, new_nodes
+from unbiasedgbm.training.nodes import Evidence, Limits, new_nodes
 from unbiasedgbm.training.splitting import CANDIDATE, Rule, new_scratch
 from unbiasedgbm.training.workspace import Workspace
 
 IntArray = npt.NDArray[np.int64]
-
-# Where a node's record has what an outlook begins with.
-_FIELDS = [NODE_TYPE.names.index(name) for name in ("score", "feature", "bin", "missing_left")]  # type: ignore[union-attr]
 
 
 class Outlook(NamedTuple):

@@ -12,10 +12,9 @@ from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 from unbiasedgbm.distributed.station import Step
+from unbiasedgbm.distributed.statistics import Ask
 
 T = TypeVar("T")
-Ask = Callable[..., list[Any]]
-"""Takes steps, returns their answers."""
 Work = Callable[[Ask], T]
 
 

@@ -9,28 +9,26 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, islice
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from unbiasedgbm.binning import Bins
-from unbiasedgbm.distributed.crew import Crew, WorkerLostError
+from unbiasedgbm.distributed.fit import RemoteFit
 from unbiasedgbm.distributed.foresight import Foresight, Outlook, smaller_side
-from unbiasedgbm.distributed.lockstep import Ask, in_lockstep
-from unbiasedgbm.distributed.station import TRAIN, WATCH, Plan, Step
-from unbiasedgbm.distributed.statistics import RemoteStatistics, quantiles
+from unbiasedgbm.distributed.lockstep import in_lockstep
+from unbiasedgbm.distributed.station import Step
+from unbiasedgbm.distributed.statistics import Ask, RemoteStatistics, quantiles
 from unbiasedgbm.distributed.tree_rows import BOTH, LEFT, NEITHER, RIGHT, Splits, used_cells
-from unbiasedgbm.ensemble.trees import TreeEnsemble
 from unbiasedgbm.losses import Loss
 from unbiasedgbm.metrics import Metric
 from unbiasedgbm.training.booster import Booster, Lane, Tops
 from unbiasedgbm.training.gradients import Packing
-from unbiasedgbm.training.harvest import GrownTree, Harvest
+from unbiasedgbm.training.harvest import GrownTree
 from unbiasedgbm.training.nodes import N_LEAVES, N_NODES, Evidence
 from unbiasedgbm.training.shard import Draw
 from unbiasedgbm.training.splitting import Rule
@@ -38,146 +36,12 @@ from unbiasedgbm.training.workspace import HIST_BYTES, Rows, TrainingParameters,
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-T = TypeVar("T")
 
 # Trees that are grown at the same time; each of them takes memory on the stations.
 _MOST_LANES = 4
 
 # A node is divided in advance if its score is less than this share below the lowest that the tree before divided.
 _MARGIN = 0.1
-
-# Workers that may be lost while one loss is being made good.
-_MOST_LOSSES = 10
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What is known of all training and validation rows.
-
-    Attributes
-    ----------
-    n, n_rows, weighted, counted, max_weight
-        As in `training.workspace.Rows`.
-    n_watched : int
-        Validation rows.
-    watched_weighted : bool
-    """
-
-    n: int
-    n_rows: int
-    weighted: bool
-    counted: bool
-    max_weight: float
-    n_watched: int
-    watched_weighted: bool
-
-
-class RemoteFit:
-    """All that the rows of a fit have in common: the crew, the trees that are done, and what to do about a loss.
-
-    Parameters
-    ----------
-    crew : Crew
-    facts : Facts
-    plan : Plan
-    script : list of Step
-        What brings a new station from its partitions to where `Plan` is the next thing that it needs.
-    features : ndarray of shape (p,), FEATURE
-    before : TreeEnsemble or None
-        Trees that training goes on from.
-    """
-
-    def __init__(
-        self,
-        crew: Crew,
-        facts: Facts,
-        plan: Plan,
-        script: list[Step],
-        features: npt.NDArray[np.void],
-        before: TreeEnsemble | None,
-    ) -> None:
-        self.crew, self.facts, self.plan = crew, facts, plan
-        self._script, self._features = script, features
-        self._waiting: list[Step] = []
-        # of all finished iterations, and of the last one
-        self._done = Harvest(plan.mapper, plan.base, before)
-        self._last: Sequence[GrownTree] = ()
-
-    # -- asking ------------------------------------------------------------------------------------------------------
-
-    def ask(self, *steps: Step) -> list[Any]:
-        """Send the steps that wait, then these; returns the answers to these."""
-        return self.ask_together([list(steps)])[0]
-
-    def ask_together(self, questions: list[list[Step]]) -> list[list[Any]]:
-        """Send the steps that wait, then those of several questions; returns the answers to each of these."""
-        steps = [*self._waiting, *chain.from_iterable(questions)]
-        answers = iter(self.crew.ask(steps)[len(self._waiting) :])
-        self._waiting = []
-        return [list(islice(answers, len(steps))) for steps in questions]
-
-    def later(self, steps: Sequence[Step]) -> None:
-        """Steps that need no answer, to be sent with the next question."""
-        self._waiting += steps
-
-    def steadily(self, work: Callable[[], T]) -> T:
-        """Do something that may be done again from the last finished iteration, until no worker is lost in it."""
-        for _ in range(_MOST_LOSSES):
-            try:
-                return work()
-            except WorkerLostError:
-                self._recover()
-        raise RuntimeError(f"{_MOST_LOSSES} times a worker was lost in the same iteration; the fit gives up.")
-
-    def finished(self, grown: Sequence[GrownTree]) -> None:
-        """Note that an iteration is finished: it is never done again."""
-        self._done.add(grown)
-        self._last = grown
-
-    def recent(self) -> list[tuple[int, GrownTree]]:
-        """The trees of the last iteration, by number."""
-        first = self._done.n_trees - len(self._last)
-        return [(first + k, tree) for k, tree in enumerate(self._last)]
-
-    def _recover(self) -> None:
-        """Put lost partitions on other workers, and bring all stations to the end of the last finished iteration."""
-        for _ in range(_MOST_LOSSES):
-            try:
-                self._waiting = []
-                self.crew.replace_lost()
-                fresh = [member for member in self.crew.members if not member.loaded]
-                n_trees = self._done.n_trees
-                if fresh:
-                    trees = self._done.ensemble() if n_trees else None
-                    self.crew.ask([*self._script, ("build", (self.plan, trees))], fresh)
-                for member in fresh:
-                    member.loaded = True
-                self.crew.ask([("rewind", (n_trees, self.recent(), self._features))])
-                return
-            except WorkerLostError:
-                continue
-        raise RuntimeError(f"{_MOST_LOSSES} workers were lost one after another; the fit gives up.")
-
-    # -- measuring ---------------------------------------------------------------------------------------------------
-
-    def measure(self, metric: Metric, which: str = TRAIN) -> float:
-        """A metric at the current raw predictions."""
-        if metric.values is not None:
-            values = metric.values
-            return self.steadily(lambda: self._statistics(which).mean(values))
-        y, raw, weight = self.steadily(lambda: [self._collect(which, what) for what in ("y", "raw", "weight")])
-        return metric.compute(y, raw, weight)
-
-    def _statistics(self, which: str) -> RemoteStatistics:
-        facts = self.facts
-        if which == WATCH:
-            return RemoteStatistics(self.ask, WATCH, facts.n_watched, facts.watched_weighted)
-        return RemoteStatistics(self.ask, TRAIN, facts.n, facts.weighted)
-
-    def _collect(self, which: str, what: str) -> Any:
-        parts = sorted(self.ask(("collect", (which, what)))[0], key=lambda part: part[0])
-        found = [part for _, part in parts if part is not None and len(part)]
-        return np.concatenate(found) if found else None
 
 
 class RemoteRows:
@@ -420,22 +284,6 @@ class RemoteRows:
         at = self._starts[outlook.feature]
         cells = hist.reshape(memory.n_roles, -1)[:, at : at + feature["n_bins"].item()]
         return smaller_side(outlook, cells, bool(feature["categorical"]), count_bits)
-
-
-class RemoteWatched:
-    """Validation rows on the stations of a crew; see `training.loop.Watched`."""
-
-    def __init__(self, fit: RemoteFit) -> None:
-        self._fit = fit
-
-    def advance(self, booster: Booster, grown: Sequence[GrownTree]) -> None:
-        """Add the trees of an iteration to the raw predictions."""
-        fit = self._fit
-        fit.steadily(lambda: fit.ask(("advance", (fit.recent(), booster.features))))
-
-    def measure(self, metric: Metric) -> float:
-        """A metric at the current raw predictions."""
-        return self._fit.measure(metric, WATCH)
 
 
 @dataclass

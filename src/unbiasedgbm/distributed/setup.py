@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from unbiasedgbm.binning import make_mapper
 from unbiasedgbm.distributed.crew import Crew
-from unbiasedgbm.distributed.remote import Facts, RemoteBooster, RemoteFit, RemoteRows, RemoteWatched, n_lanes
+from unbiasedgbm.distributed.fit import Facts, RemoteFit, RemoteWatched
+from unbiasedgbm.distributed.remote import RemoteBooster, RemoteRows, n_lanes
 from unbiasedgbm.distributed.station import TRAIN, WATCH, HeldOut, PartName, Plan, Reading, Step
 from unbiasedgbm.distributed.statistics import RemoteStatistics, select
 from unbiasedgbm.distributed.survey import agree_columns, agree_schema, agree_target

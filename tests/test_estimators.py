@@ -89,7 +89,7 @@ def test_a_custom_loss_equals_the_built_in():
 
     X, y = mixed_table(400)
     y = np.random.default_rng(0).poisson(np.exp(y / 2)).astype(float)
-    options = {"n_estimators": 20, "n_jobs": 1}
+    options = {"n_estimators": 20, "n_jobs": 1, "linear_start": False}
     custom = UnbiasedGBMRegressor(loss=(gradients, values), **options).fit(X, y, X_val=X, y_val=y)
     built_in = UnbiasedGBMRegressor(loss="poisson", **options).fit(X, y)
     np.testing.assert_allclose(np.exp(custom.predict(X)), built_in.predict(X), rtol=1e-6)
@@ -111,7 +111,10 @@ class TestStages:
         long, short = UnbiasedGBMRegressor(n_estimators=12, n_jobs=1), UnbiasedGBMRegressor(n_estimators=5, n_jobs=1)
         long.fit(X, y)
         np.testing.assert_array_equal(long.predict(X, n_iterations=5), short.fit(X, y).predict(X))
-        np.testing.assert_allclose(long.predict(X, n_iterations=0), y.mean())
+        # nothing but the line that trees begin from
+        assert abs(long.predict(X, n_iterations=0).mean() - y.mean()) < 0.1
+        plain = UnbiasedGBMRegressor(n_estimators=2, n_jobs=1, linear_start=False).fit(X, y)
+        np.testing.assert_allclose(plain.predict(X, n_iterations=0), y.mean())
         np.testing.assert_array_equal(long.predict(X, n_iterations=np.int64(12)), long.predict(X))
 
     def test_stages_are_first_iterations(self, table):
@@ -131,9 +134,10 @@ class TestStages:
         X, _, c = table
         model = UnbiasedGBMClassifier(n_estimators=4, n_jobs=1).fit(X, c)
         leaf, trees = model.apply(X), model.ensemble_
-        assert leaf.shape == (300, 36)  # four iterations, three bags, three classes
+        # four iterations, three bags, three classes; before them, six features and three classes
+        assert leaf.shape == (300, 36 + 18)
         raw = np.repeat(trees.base[None], 300, axis=0)
-        for t in range(36):
+        for t in range(36 + 18):
             raw[:, trees.output[t]] += trees.value[trees.tree_start[t] + leaf[:, t]]
         np.testing.assert_array_equal(raw, model.decision_function(X))
 

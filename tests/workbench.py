@@ -33,6 +33,7 @@ DEFAULTS = TrainingParameters(
     colsample_bytree=1.0,
     colsample_bynode=1.0,
     n_bags=1,
+    linear_start=False,
     seed=0,
 )
 
@@ -89,7 +90,7 @@ def booster(
         np.zeros(p, np.int64) if monotone is None else np.asarray(monotone, np.int64),
         np.zeros((0, p), np.uint8) if groups is None else np.asarray(groups, np.uint8),
     )
-    made, _, base = make_booster(
+    made, _, start = make_booster(
         Rows(table, np.asarray(y, np.float64), weight),
         class_weight,
         schema,
@@ -102,7 +103,7 @@ def booster(
     )
     fields = {f.name: getattr(made, f.name) for f in dataclasses.fields(made) if f.init}
     opened = OpenBooster(**fields)
-    opened.base, opened.table, opened.schema = base, table, schema
+    opened.base, opened.table, opened.schema = start.base, table, schema
     return opened
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -232,6 +233,13 @@ def with_columns(bins: Bins, n: int, pool: Pool) -> Bins:
     return bins._replace(columns=columns)
 
 
+def join_bins(parts: Sequence[Bins]) -> Bins:
+    """The rows of several tables that the same mapper binned, one after another."""
+    narrow = np.concatenate([part.narrow for part in parts])
+    wide = np.concatenate([part.wide for part in parts])
+    return parts[0]._replace(narrow=narrow, words=narrow.view(np.uint64), wide=wide)
+
+
 def learn_bins(
     table: TableLike,
     categorical: npt.NDArray[np.bool_],
@@ -276,7 +284,9 @@ def make_mapper(
     return BinMapper(edges, n_bins, categorical)
 
 
-def sample_rows(n_rows: int, first: int = 0, last: int | None = None) -> npt.NDArray[np.intp] | None:
+def sample_rows(
+    n_rows: int, first: int = 0, last: int | None = None, wanted: int | None = None
+) -> npt.NDArray[np.intp] | None:
     """Rows that quantiles are taken from, or None for all: a hash of the row number decides.
 
     Parameters
@@ -285,12 +295,15 @@ def sample_rows(n_rows: int, first: int = 0, last: int | None = None) -> npt.NDA
         Rows of the table.
     first, last : int
         Rows to look at, all by default; the result counts from ``first``.
+    wanted : int
+        About so many of all; None for `SAMPLE_ROWS`.
     """
-    if n_rows <= SAMPLE_ROWS:
+    wanted = SAMPLE_ROWS if wanted is None else wanted
+    if n_rows <= wanted:
         return None
     keys = np.empty((n_rows if last is None else last) - first, dtype=np.uint64)
     hash_rows(np.uint64(0x5A), np.uint64(first), keys)
-    return np.flatnonzero((keys >> np.uint64(1)) < np.uint64(SAMPLE_ROWS / n_rows * 2.0**63))
+    return np.flatnonzero((keys >> np.uint64(1)) < np.uint64(wanted / n_rows * 2.0**63))
 
 
 @kernel

@@ -38,7 +38,7 @@ from unbiasedgbm.training.constraints import interaction_groups, monotone_signs
 from unbiasedgbm.training.harvest import Harvest
 from unbiasedgbm.training.loop import Watched, boost
 from unbiasedgbm.training.roles import DEFAULT_BAGS, usable_rule
-from unbiasedgbm.training.setup import Constraints, Rows, hold_out, make_booster, watch
+from unbiasedgbm.training.setup import Constraints, Rows, Start, hold_out, make_booster, watch
 from unbiasedgbm.training.workspace import TrainingParameters
 
 FloatArray = npt.NDArray[np.float64]
@@ -52,19 +52,18 @@ class Work:
     ----------
     schema : Schema
     booster : Booster
-    base : ndarray of shape (n_outputs,), float64
-        Where raw predictions start.
+    start : Start
     metrics : list of Metric
     validation : Watched or None
     fingerprint : callable
-        ``fingerprint(start)`` is a number for all that training reads, the trees to go on from included.
+        ``fingerprint(before)`` is a number for all that training reads, the trees to go on from included.
     close : callable
         Gives back whatever training holds.
     """
 
     schema: Schema
     booster: Booster
-    base: FloatArray
+    start: Start
     metrics: list[Metric]
     validation: Watched | None
     fingerprint: Callable[[TreeEnsemble | None], str]
@@ -153,7 +152,6 @@ class _BaseUnbiasedGBM(BaseEstimator):
         checkpoint = find_checkpoint(callbacks)
         resumed = None if checkpoint is None else checkpoint.load(self)
         before = start if resumed is None else self._model_before(resumed)
-        old_trees = None if before is None else before.ensemble
         seed = _draw_seed(self.random_state) if before is None else before.seed
 
         work = set_up(before, seed, pool)
@@ -170,7 +168,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
             resumed=resumed is not None,
         )
         stopper = EarlyStopping(self.n_iter_no_change, self.tol)
-        harvest = Harvest(booster.mapper, work.base, old_trees)
+        harvest = Harvest(booster.mapper, work.start.base, work.start.trees)
         rows_read = ""
 
         def model_so_far() -> FittedModel:
@@ -204,18 +202,17 @@ class _BaseUnbiasedGBM(BaseEstimator):
             rows, watched = hold_out(rows, self.validation_fraction, hasattr(self, "classes_"), seed)
         counts = rows.counts()
         n_rows = len(rows.y) if counts is None else int(counts.sum(dtype=np.int64))
-        booster, shard, base = make_booster(
+        booster, shard, start = make_booster(
             rows, self._class_weights(rows.y), schema, self._constraints(schema),
             self._training_parameters(n_rows, seed), self.max_bins, loss,
             None if before is None else (before.ensemble, before.progress), pool,
         )  # fmt: skip
-        old_trees = None if before is None else before.ensemble
-        validation = None if watched is None else watch(watched, booster, base, old_trees)
+        validation = None if watched is None else watch(watched, booster, start)
 
-        def read(start: TreeEnsemble | None) -> str:
-            return fingerprint(shard.data, booster.mapper, validation, start)
+        def read(before: TreeEnsemble | None) -> str:
+            return fingerprint(shard.data, booster.mapper, validation, before)
 
-        return Work(schema, booster, base, metrics, validation, read)
+        return Work(schema, booster, start, metrics, validation, read)
 
     def _model_before(self, init_model: Any) -> FittedModel | None:
         """The model to go on from, by `warm_start` or ``init_model``."""
@@ -291,6 +288,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
             for name in (
                 "learning_rate", "role_draw", "num_leaves", "max_depth", "min_samples_leaf", "min_child_weight",
                 "min_split_gain", "reg_lambda", "cat_smooth", "subsample", "colsample_bytree", "colsample_bynode",
+                "linear_start",
             )
         }  # fmt: skip
         return TrainingParameters(
@@ -357,7 +355,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
         """The trees that predictions use, as a `TreeEnsemble`."""
         check_is_fitted(self)
         model = self._model
-        n_trees = model.n_iterations * model.n_trees_each
+        n_trees = model.n_trees(model.n_iterations)
         return model.ensemble if n_trees == model.ensemble.n_trees else model.ensemble.head(n_trees)
 
     @property
@@ -461,6 +459,10 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
     n_bags : int or None, default=None
         Chains of trees that grow side by side, each with its own roles; the model is their mean. None: 3 for
         ``split_rule="evidence"``, else 1.
+    linear_start : bool or None, default=None
+        Whether the trees begin from a line in the numeric features, where rows that did not choose it agree that there
+        is one; it becomes trees of its own, before those of the first iteration. None: for ``split_rule="evidence"``,
+        if the loss has Newton steps.
     split_rule : {"evidence", "merged", "separate", "without_se", "without_ub", "standard"}, default="evidence"
         Which rows choose a split and which judge it.
     role_ratio : tuple of float or None, default=None
@@ -541,6 +543,7 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
         colsample_bytree: float = 1.0,
         colsample_bynode: float = 1.0,
         n_bags: int | None = None,
+        linear_start: bool | None = None,
         split_rule: str = "evidence",
         role_ratio: Sequence[float] | None = None,
         role_draw: str = "tree",
@@ -573,6 +576,7 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
         self.colsample_bytree = colsample_bytree
         self.colsample_bynode = colsample_bynode
         self.n_bags = n_bags
+        self.linear_start = linear_start
         self.split_rule = split_rule
         self.role_ratio = role_ratio
         self.role_draw = role_draw
@@ -726,6 +730,7 @@ class UnbiasedGBMRegressor(RegressorMixin, _BaseUnbiasedGBM):
         colsample_bytree: float = 1.0,
         colsample_bynode: float = 1.0,
         n_bags: int | None = None,
+        linear_start: bool | None = None,
         split_rule: str = "evidence",
         role_ratio: Sequence[float] | None = None,
         role_draw: str = "tree",
@@ -761,6 +766,7 @@ class UnbiasedGBMRegressor(RegressorMixin, _BaseUnbiasedGBM):
         self.colsample_bytree = colsample_bytree
         self.colsample_bynode = colsample_bynode
         self.n_bags = n_bags
+        self.linear_start = linear_start
         self.split_rule = split_rule
         self.role_ratio = role_ratio
         self.role_draw = role_draw

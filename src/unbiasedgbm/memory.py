@@ -55,6 +55,7 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     from unbiasedgbm.binning import COLUMNS_BYTES, SAMPLE_ROWS, STRIDE
     from unbiasedgbm.parameters import CLASSIFIER_PARAMETERS, REGRESSOR_PARAMETERS, check_parameters
     from unbiasedgbm.threads import effective_n_jobs
+    from unbiasedgbm.training.line import LINE_ROWS, MOST_FEATURES
     from unbiasedgbm.training.roles import DEFAULT_BAGS, role_shares, usable_rule
     from unbiasedgbm.training.workspace import HIST_BYTES
 
@@ -93,4 +94,9 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     sorting = 8 * _SORT_COPIES * min(n_rows, SAMPLE_ROWS) * min(n_threads - 1, n_features)
     nodes = 2 * min(num_leaves, max(2, n_rows // min_samples))
     trees = _NODE_BYTES * nodes * values["n_estimators"] * n_outputs * n_bags
-    return int(bins + rows + histograms + sorting + trees)
+    # a line is looked for before the first tree is grown
+    looks = rule == "evidence" if values["linear_start"] is None else values["linear_start"]
+    line = 0
+    if looks and n_features <= MOST_FEATURES:
+        line = min(n_rows, LINE_ROWS) * (16 * n_features + 64) + histogram * min(n_slots, waiting, 32)
+    return int(bins + rows + max(histograms, line) + sorting + trees)

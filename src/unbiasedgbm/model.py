@@ -66,25 +66,32 @@ class FittedModel:
         """Chains of trees that the model is the mean of."""
         return self.n_trees_each // self.n_outputs
 
+    def n_trees(self, n_iterations: int) -> int:
+        """Trees of the line and of the first iterations."""
+        return self.progress.n_line + n_iterations * self.n_trees_each
+
     def read(self, X: Any, estimator_name: str) -> Table:
         """Read a table as the training table was read."""
         return self.schema.read(X, estimator_name=estimator_name)
 
     def raw(self, table: Table, n_iterations: int | None, pool: Pool) -> FloatArray:
         """Raw predictions of the first iterations, shape (n, n_outputs)."""
-        last = (self.n_iterations if n_iterations is None else n_iterations) * self.n_trees_each
+        last = self.n_trees(self.n_iterations if n_iterations is None else n_iterations)
         return raw_predict(self.walk, self.ensemble.base, table, 0, last, pool)
 
     def staged(self, table: Table, pool: Pool) -> Any:
         """Raw predictions after each iteration, one array after another."""
         raw = np.broadcast_to(self.ensemble.base, (table.n_rows, self.n_outputs))
-        for k in range(self.n_iterations):
-            raw = raw_predict(self.walk, raw, table, k * self.n_trees_each, (k + 1) * self.n_trees_each, pool)
+        first = 0
+        for k in range(1, self.n_iterations + 1):
+            last = self.n_trees(k)
+            raw = raw_predict(self.walk, raw, table, first, last, pool)
+            first = last
             yield raw
 
     def leaves(self, table: Table, pool: Pool) -> npt.NDArray[np.int32]:
         """Leaf of each row in each tree that predictions use, one column a tree."""
-        return leaves(self.walk, table, self.n_iterations * self.n_trees_each, pool)
+        return leaves(self.walk, table, self.n_trees(self.n_iterations), pool)
 
 
 def copy_history(history: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, list[float]]]:

@@ -132,6 +132,14 @@ _SHARED = (
         optional=True,
     ),
     Parameter(
+        "linear_start",
+        "bool",
+        None,
+        "Whether the trees begin from a line in the numeric features, where rows that did not choose it agree that "
+        "there is one. None: for split_rule='evidence', if the loss has Newton steps.",
+        optional=True,
+    ),
+    Parameter(
         "split_rule", "choice", "evidence", "Which rows choose a split and which judge it.", choices=tuple(SPLIT_RULES)
     ),
     Parameter("role_ratio", "free", None, "Rows S1 : S2 (: S3) of the split rule; None for the rule's own."),

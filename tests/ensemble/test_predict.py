@@ -100,7 +100,7 @@ def test_ranges_of_trees_add_up():
     ensemble, table = model.ensemble_, learn_schema(X, categorical_features=None)[1]
     walk = prepare(ensemble)
     part = raw_predict(walk, ensemble.base, table, 0, 4, Pool(1))
-    whole = raw_predict(walk, part, table, 4, 10, Pool(1))
+    whole = raw_predict(walk, part, table, 4, ensemble.n_trees, Pool(1))
     np.testing.assert_array_equal(whole[:, 0], model.predict(X))
 
 

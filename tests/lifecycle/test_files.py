@@ -266,7 +266,7 @@ def share_a_child(document):
     ("change", "message"),
     [
         (set_in(("format", "other")), "no model file"),
-        (set_in(("format_version", 3)), "format 3, written by.*Install a newer"),
+        (set_in(("format_version", 4)), "format 4, written by.*Install a newer"),
         (set_in(("format_version", True)), "format_version"),
         (set_in(("estimator", "os.system")), "estimator"),
         (set_in(("extra", 1)), "extra"),

@@ -88,7 +88,7 @@ def test_effects_are_partial_dependence(reports):
 
 def test_a_model_without_trees_has_a_page(tmp_path):
     X = np.random.default_rng(0).normal(size=(100, 2))
-    model = UnbiasedGBMRegressor(n_estimators=1, num_leaves=2, min_split_gain=np.inf).fit(X, X[:, 0])
+    model = UnbiasedGBMRegressor(n_estimators=1, min_split_gain=np.inf, linear_start=False).fit(X, X[:, 0])
     write_report(model, tmp_path / "r.html", X, X[:, 0], X, X[:, 0])
     content, _ = content_of(tmp_path / "r.html")
     assert {f["verdict"] for f in content["importance"]["features"]} == {"unused"}

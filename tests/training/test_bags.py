@@ -8,7 +8,7 @@ from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor, load_model,
 from unbiasedgbm.training.roles import DEFAULT_BAGS
 
 X, y = mixed_table(400, 0)
-OPTIONS = {"n_estimators": 12, "n_jobs": 1, "categorical_features": [4, 5]}
+OPTIONS = {"n_estimators": 12, "n_jobs": 1, "categorical_features": [4, 5], "linear_start": False}
 
 
 def test_default_is_three_for_evidence_and_one_for_the_paper():

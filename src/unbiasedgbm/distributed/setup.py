@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unbiasedgbm.binning import make_mapper
+from unbiasedgbm.binning import BinMapper, join_bins, make_mapper
 from unbiasedgbm.distributed.crew import Crew
 from unbiasedgbm.distributed.fit import Facts, RemoteFit, RemoteWatched
 from unbiasedgbm.distributed.remote import RemoteBooster, RemoteRows, n_lanes
@@ -23,8 +23,20 @@ from unbiasedgbm.metrics import make_metrics
 from unbiasedgbm.model import FittedModel
 from unbiasedgbm.threads import Pool
 from unbiasedgbm.training.booster import Progress
-from unbiasedgbm.training.setup import MOST_COUNTED, held_out_counts, hold_out_key, make_features
-from unbiasedgbm.training.workspace import make_layout
+from unbiasedgbm.training.setup import (
+    MOST_COUNTED,
+    Constraints,
+    Start,
+    begin,
+    draw_line,
+    held_out_counts,
+    hold_out_key,
+    make_features,
+    repetitions,
+    wants_line,
+)
+from unbiasedgbm.training.shard import TrainingData
+from unbiasedgbm.training.workspace import TrainingParameters, make_layout
 
 IntArray = npt.NDArray[np.int64]
 
@@ -72,20 +84,20 @@ class SetUp:
         parameters = estimator._training_parameters(facts.n_rows, self.seed)
         constraints = estimator._constraints(schema)
         scale = _joined([fact[-1] for fact in weights])
-        base, progress, trees = self._start(loss, facts, schema, parameters.n_bags)
         mapper = self._learn_bins(schema, facts.n)
+        progress, start = self._start(loss, facts, mapper, constraints, parameters, pool)
         layout = make_layout(parameters, mapper)
         chains = (parameters.n_bags, n_lanes(loss, parameters.n_bags))
-        plan = Plan(mapper, layout, loss, self._starts(), facts.counted, scale, base, *chains)
-        content, self.crew.kept = self.crew.ask([("build", (plan, trees))])[0]
+        plan = Plan(mapper, layout, loss, self._starts(), facts.counted, scale, start.base, start.n_line, *chains)
+        content, self.crew.kept = self.crew.ask([("build", (plan, start.trees))])[0]
         features = make_features(mapper, constraints.monotone, content ^ mapper.edge_hash())
         for member in self.crew.members:
             member.loaded = True
-        fit = RemoteFit(self.crew, facts, plan, self.script, features, trees)
+        fit = RemoteFit(self.crew, facts, plan, self.script, features, start.trees)
         rows = RemoteRows(fit, 0, parameters)
         booster = RemoteBooster(parameters, loss, rows, mapper, features, constraints.groups, progress, pool, fit)
         validation = RemoteWatched(fit) if watched or stops else None
-        return Work(schema, booster, base, metrics, validation, _no_fingerprint, self.crew.close)
+        return Work(schema, booster, start, metrics, validation, _no_fingerprint, self.crew.close)
 
     def _tell(self, name: str, *arguments: Any) -> Any:
         """A step that stations remember, so that those that come later must be told, too."""
@@ -173,13 +185,36 @@ class SetUp:
 
     # -- starting ----------------------------------------------------------------------------------------------------
 
-    def _start(self, loss: Loss, facts: Facts, schema: Schema, n_bags: int) -> tuple[Any, Progress, Any]:
-        """Start values, progress, and the trees to go on from."""
+    def _start(
+        self,
+        loss: Loss,
+        facts: Facts,
+        mapper: BinMapper,
+        constraints: Constraints,
+        parameters: TrainingParameters,
+        pool: Pool,
+    ) -> tuple[Progress, Start]:
+        """Where the fit begins: from a model, from a line, or from a constant."""
         if self.before is not None:
-            return self.before.ensemble.base, self.before.progress.copy(), self.before.ensemble
+            trees, progress = self.before.ensemble, self.before.progress.copy()
+            return progress, Start(trees.base, trees, progress.n_line)
         statistics = RemoteStatistics(lambda *steps: self.crew.ask(steps), TRAIN, facts.n, facts.weighted)
-        progress = Progress.start(schema.n_features, loss.n_outputs, n_bags)
-        return loss.start_over(statistics), progress, None
+        base, line = loss.start_over(statistics), None
+        if wants_line(parameters, loss):
+            sample = self._line_rows(mapper, facts)
+            line = draw_line(sample, facts.n, mapper, constraints, parameters, loss, base, pool)
+        return begin(base, line, len(mapper.n_bins), loss.n_outputs, parameters.n_bags)
+
+    def _line_rows(self, mapper: BinMapper, facts: Facts) -> TrainingData:
+        """The rows that a line is learned from, here."""
+        found = sorted(self.crew.ask([("line_rows", (mapper, self._starts(), facts.n))])[0], key=lambda part: part[0])
+        _, bins, y, given, weight = zip(*found, strict=True)
+        return TrainingData(
+            join_bins(bins),
+            np.concatenate(y),
+            np.concatenate(weight) if facts.weighted else None,
+            repetitions(np.concatenate(given)) if facts.counted else None,
+        )
 
     def _learn_bins(self, schema: Schema, n: int) -> Any:
         """Edges of all numeric features, found on the stations."""

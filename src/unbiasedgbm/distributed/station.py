@@ -21,7 +21,7 @@ import numpy.typing as npt
 from distributed import get_worker
 from distributed.protocol import to_serialize
 
-from unbiasedgbm.binning import BinMapper, Bins, content_hash, sample_rows, value_edges
+from unbiasedgbm.binning import BinMapper, Bins, content_hash, join_bins, sample_rows, value_edges
 from unbiasedgbm.distributed.survey import (
     ColumnLevels,
     PartSurvey,
@@ -40,8 +40,9 @@ from unbiasedgbm.losses import Loss
 from unbiasedgbm.targets import class_numbers, finite_numbers
 from unbiasedgbm.threads import Pool
 from unbiasedgbm.training.harvest import GrownTree
+from unbiasedgbm.training.line import LINE_ROWS
 from unbiasedgbm.training.partition import add_tree
-from unbiasedgbm.training.setup import bag_of, start_raw
+from unbiasedgbm.training.setup import Start, bag_of, repetitions, start_raw
 from unbiasedgbm.training.shard import BLOCK_ROWS, Layout, Shard, TrainingData, as_outputs
 
 FloatArray = npt.NDArray[np.float64]
@@ -104,6 +105,8 @@ class Plan:
     weight_scale : Scale or None
         Of all weights.
     base : ndarray of shape (n_outputs,), float64
+    n_line : int
+        Trees of the line that the fit begins from.
     n_bags : int
     n_lanes : int
         Trees that are grown at the same time.
@@ -116,6 +119,7 @@ class Plan:
     counted: bool
     weight_scale: Scale | None
     base: FloatArray
+    n_line: int
     n_bags: int
     n_lanes: int
 
@@ -143,8 +147,8 @@ class PartRows:
     def take(self, rows: npt.NDArray[np.intp]) -> PartRows:
         """Some of the rows."""
         table = None if self.table is None or len(rows) == 0 else self.table.take(rows)
-        given = None if self.given is None else self.given[rows]
-        return PartRows(table, self.y[rows], given, given)
+        given, weight = (None if one is None else one[rows] for one in (self.given, self.weight))
+        return PartRows(table, self.y[rows], given, weight)
 
 
 @dataclass
@@ -209,6 +213,7 @@ MERGE: dict[str, Callable[[Any, Any], Any]] = {
     "units": operator.add,
     "collect": operator.add,
     "sample": operator.add,
+    "line_rows": operator.add,
     "build": _add,
     "gradients": _largest,
     "begin_tree": _add,
@@ -422,6 +427,19 @@ class Station:
                 found.append((i, [part.table.column(j, rows) for j in features], weight))
         return found
 
+    def _do_line_rows(
+        self, mapper: BinMapper, starts: dict[int, int], n_rows: int
+    ) -> list[tuple[int, Bins, FloatArray, FloatArray | None, FloatArray | None]]:
+        """Bins, targets, given weights and weights of the rows that a line is learned from."""
+        found = []
+        for (kind, i), part in self._rows.items():
+            if kind == TRAIN and part.table is not None:
+                rows = sample_rows(n_rows, starts[i], starts[i] + len(part.y), LINE_ROWS)
+                own = part if rows is None else part.take(rows)
+                if own.table is not None:
+                    found.append((i, mapper.transform(own.table, self._pool), own.y, own.given, own.weight))
+        return found
+
     # -- binned rows -------------------------------------------------------------------------------------------------
 
     def _do_build(self, plan: Plan, trees: TreeEnsemble | None) -> tuple[npt.NDArray[np.uint64], list[int]]:
@@ -444,7 +462,7 @@ class Station:
         bins, y, given, weight, raw, bags = self._bin(TRAIN, trees, plan.n_bags)
         counts = None
         if plan.counted:
-            counts = np.minimum(given, 65_535).astype(np.uint16)
+            counts = repetitions(given)
         runs, at = [], 0
         for (kind, i), part in self._rows.items():
             if kind == TRAIN:
@@ -474,12 +492,10 @@ class Station:
             if part.table is None:
                 continue
             bins.append(mapper.transform(part.table, self._pool))
-            raws.append(start_raw(base, trees, n_bags, part.table, self._pool))
+            raws.append(start_raw(Start(base, trees, self._plan.n_line), n_bags, part.table, self._pool))
             part.table = None
         empty = mapper.transform(_NoRows(len(mapper.n_bins)), Pool(1))
-        narrow = np.concatenate([one.narrow for one in [empty, *bins]])
-        wide = np.concatenate([one.wide for one in [empty, *bins]])
-        joined = empty._replace(narrow=narrow, words=narrow.view(np.uint64), wide=wide)
+        joined = join_bins([empty, *bins])
         filled = [part for part in chosen if len(part.y)]
         y = np.concatenate([np.empty(0), *(part.y for part in filled)])
         given = weight = None
@@ -617,15 +633,16 @@ class Station:
 
     def _do_rewind(self, n_trees: int, trees: list[tuple[int, GrownTree]], features: npt.NDArray[np.void]) -> None:
         """Go back, or on, to the raw predictions of so many trees."""
-        iteration, shard, n_bags = self._iteration, self._lanes[0].shard, self._plan.n_bags
+        iteration, shard, plan = self._iteration, self._lanes[0].shard, self._plan
         if iteration.n_added != n_trees:
             iteration.undo()
         for number, tree in trees:
             if number == iteration.n_added < n_trees:
                 self._walk(tree, features, shard.bins, shard.raw)
-                if n_bags > 1:
-                    own = replace(tree, value=tree.value * n_bags)
-                    self._walk(own, features, shard.bins, shard.bags[bag_of(number, shard.raw.shape[1], n_bags)])
+                if plan.n_bags > 1:
+                    own = replace(tree, value=tree.value * plan.n_bags)
+                    bag = bag_of(number - plan.n_line, shard.raw.shape[1], plan.n_bags)
+                    self._walk(own, features, shard.bins, shard.bags[bag])
                 iteration.n_added += 1
         self._do_advance([(number, tree) for number, tree in trees if number < n_trees], features)
 

@@ -29,7 +29,7 @@ def to_treelite(model: Any) -> Any:
     >>> from sklearn.datasets import load_breast_cancer
     >>> from unbiasedgbm import UnbiasedGBMClassifier
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> model = UnbiasedGBMClassifier(n_estimators=10).fit(X, y)
+    >>> model = UnbiasedGBMClassifier(n_estimators=10, linear_start=False).fit(X, y)
     >>> from unbiasedgbm.export import to_treelite
     >>> to_treelite(model).num_tree
     30

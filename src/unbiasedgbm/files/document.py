@@ -18,7 +18,7 @@ from unbiasedgbm.training.evidence import N_BUCKETS, EvidenceMemory
 _MAX_ITERATIONS = 2**31 - 1
 _TRAINING = {
     "seed", "n_outputs", "n_iterations", "best_iteration", "idle", "start_dispersion", "start_squares", "importance",
-    "n_splits", "n_bags", "memories", "fingerprint",
+    "n_splits", "n_bags", "n_line", "memories", "fingerprint",
 }  # fmt: skip
 
 
@@ -32,6 +32,7 @@ def model_to_dict(model: FittedModel) -> dict[str, Any]:
             "seed": model.seed,
             "n_outputs": model.n_outputs,
             "n_bags": model.n_bags,
+            "n_line": progress.n_line,
             "n_iterations": progress.n_iterations,
             "best_iteration": model.n_iterations,
             "idle": progress.idle,
@@ -68,10 +69,13 @@ def model_from_dict(data: Any) -> FittedModel:
     n_outputs = fields.integer(training["n_outputs"], "n_outputs", 1, _MAX_ITERATIONS)
     n_iterations = fields.integer(training["n_iterations"], "n_iterations", 0, _MAX_ITERATIONS)
     n_each = n_outputs * fields.integer(training["n_bags"], "n_bags", 1, MAX_BAGS)
+    n_line = fields.integer(training["n_line"], "n_line", 0, schema.n_features * n_outputs)
+    if n_line % n_outputs:
+        raise ModelFileError("'n_line' is no multiple of the number of outputs")
     model = FittedModel(
         schema=schema,
-        ensemble=trees_from_dict(data["trees"], schema, n_outputs, n_each * n_iterations),
-        progress=_progress(training, schema.n_features, n_outputs, n_each, n_iterations),
+        ensemble=trees_from_dict(data["trees"], schema, n_outputs, n_line + n_each * n_iterations),
+        progress=_progress(training, schema.n_features, n_outputs, n_each, n_iterations, n_line),
         seed=fields.integer(training["seed"], "seed", 0, 2**63 - 1),
         n_iterations=fields.integer(training["best_iteration"], "best_iteration", 0, n_iterations),
         history=_history(data["history"], n_iterations),
@@ -97,7 +101,7 @@ def _memory_to_dict(memory: EvidenceMemory) -> dict[str, Any]:
     return {"n_trees": memory.n_trees, "mean": memory.mean, "square": memory.square}
 
 
-def _progress(training: Any, n_features: int, n_outputs: int, n_each: int, n_iterations: int) -> Progress:
+def _progress(training: Any, n_features: int, n_outputs: int, n_each: int, n_iterations: int, n_line: int) -> Progress:
     size = n_features + N_BUCKETS
     memories = []
     for entry in fields.sequence(training["memories"], "memories", n_each):
@@ -113,6 +117,7 @@ def _progress(training: Any, n_features: int, n_outputs: int, n_each: int, n_ite
         n_splits=fields.integers(training["n_splits"], "n_splits", 0, 2**62, n_features),
         start_dispersion=fields.number(training["start_dispersion"], "start_dispersion"),
         start_squares=fields.floats(training["start_squares"], "start_squares", n_outputs, finite=False),
+        n_line=n_line,
     )
 
 

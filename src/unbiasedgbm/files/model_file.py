@@ -15,7 +15,7 @@ from unbiasedgbm.parameters import check_parameters
 from unbiasedgbm.training.splitting import SPLIT_RULES
 
 FORMAT = "unbiasedgbm-model"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 # A file may ask for threads, but not for a flood of them.
 _MAX_THREADS = 4096
@@ -125,6 +125,8 @@ def _read_estimator(data: dict[str, Any]) -> Any:
     fields.mapping(data, "file", _KEYS)
     if version < 2:
         data = _from_format_1(data)
+    if version < 3:
+        data = _from_format_2(data)
     fields.text(data["library_version"], "library_version")
     estimator = _class(data["estimator"])(**_read_parameters(data["parameters"], _class(data["estimator"])))
     model = model_from_dict({key: data[key] for key in ("table", "trees", "training", "history")})
@@ -147,6 +149,15 @@ def _from_format_1(data: dict[str, Any]) -> dict[str, Any]:
         **data,
         "parameters": {**fields.mapping(data["parameters"], "parameters"), "n_bags": 1},
         "training": {**training, "n_bags": 1, "start_squares": ["nan"] * n_outputs},
+    }
+
+
+def _from_format_2(data: dict[str, Any]) -> dict[str, Any]:
+    """A document of format 2, which knew of no line, in format 3."""
+    return {
+        **data,
+        "parameters": {**fields.mapping(data["parameters"], "parameters"), "linear_start": False},
+        "training": {**fields.mapping(data["training"], "training"), "n_line": 0},
     }
 
 

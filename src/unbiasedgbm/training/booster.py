@@ -62,6 +62,8 @@ class Progress:
         Dispersion before the first iteration, where it is measured once and for all; NaN where it was not.
     start_squares : ndarray of shape (n_outputs,), float64
         Sum of the squared gradients of each output before the first iteration; NaN where it was not measured.
+    n_line : int
+        Trees of the line that the fit began from, which come before those of the first iteration.
     """
 
     n_iterations: int
@@ -71,6 +73,7 @@ class Progress:
     n_splits: npt.NDArray[np.int64]
     start_dispersion: float
     start_squares: FloatArray
+    n_line: int = 0
 
     @classmethod
     def start(cls, n_features: int, n_outputs: int, n_bags: int) -> Progress:
@@ -89,6 +92,7 @@ class Progress:
             self.n_splits.copy(),
             self.start_dispersion,
             self.start_squares.copy(),
+            self.n_line,
         )
 
 

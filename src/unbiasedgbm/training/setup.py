@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from unbiasedgbm.binning import BinMapper, content_hash, learn_bins
+from unbiasedgbm.binning import BinMapper, content_hash, learn_bins, sample_rows
 from unbiasedgbm.ensemble.predict import prepare, raw_predict
 from unbiasedgbm.ensemble.trees import TreeEnsemble
 from unbiasedgbm.frames import Schema, Table
 from unbiasedgbm.kernels import hash_key, hash_rows
-from unbiasedgbm.losses import Loss
+from unbiasedgbm.losses import CustomLoss, Loss
 from unbiasedgbm.threads import Pool
 from unbiasedgbm.training.booster import Booster, Progress
+from unbiasedgbm.training.line import LINE_ROWS, Line, find_line
 from unbiasedgbm.training.loop import Validation
+from unbiasedgbm.training.roles import usable_rule
 from unbiasedgbm.training.shard import Shard, TrainingData
 from unbiasedgbm.training.splitting import FEATURE
 from unbiasedgbm.training.workspace import TrainingParameters, make_layout
@@ -60,7 +62,12 @@ class Rows:
             return None
         if float(weight.sum()) > MOST_COUNTED:
             return None
-        return np.minimum(weight, _MAX_COUNT).astype(np.uint16)
+        return repetitions(weight)
+
+
+def repetitions(weight: FloatArray) -> npt.NDArray[np.uint16]:
+    """Rows that each row stands for, of weights that are whole numbers."""
+    return np.minimum(weight, _MAX_COUNT).astype(np.uint16)
 
 
 def hold_out(rows: Rows, fraction: float, stratify: bool, seed: int) -> tuple[Rows, Rows]:
@@ -135,6 +142,17 @@ class Constraints:
     groups: npt.NDArray[np.uint8]
 
 
+class Start(NamedTuple):
+    """Where a fit begins."""
+
+    base: FloatArray
+    """(n_outputs,)"""
+    trees: TreeEnsemble | None
+    """Of a line, or of the model to go on from."""
+    n_line: int
+    """The first of them, which are a line's."""
+
+
 def make_booster(
     rows: Rows,
     extra_weight: FloatArray | None,
@@ -145,7 +163,7 @@ def make_booster(
     loss: Loss,
     before: tuple[TreeEnsemble, Progress] | None,
     pool: Pool,
-) -> tuple[Booster, Shard, FloatArray]:
+) -> tuple[Booster, Shard, Start]:
     """Bin the rows and set a booster on them.
 
     Parameters
@@ -160,8 +178,7 @@ def make_booster(
     booster : Booster
     shard : Shard
         Its rows.
-    base : ndarray of shape (n_outputs,), float64
-        Where raw predictions start.
+    start : Start
     """
     table, weight = rows.table, _product(rows.sample_weight, extra_weight)
     n_levels = np.array([0 if levels is None else len(levels) for levels in schema.categories], dtype=np.int64)
@@ -170,51 +187,111 @@ def make_booster(
     bins = mapper.transform(table, pool)
     content = content_hash(bins, mapper.column(), len(rows.y), counts) ^ mapper.edge_hash()
     features = make_features(mapper, constraints.monotone, content)
+    data = TrainingData(bins, rows.y, weight, counts)
     if before is None:
-        base = loss.start(rows.y, weight)
-        progress = Progress.start(schema.n_features, loss.n_outputs, parameters.n_bags)
+        base, line = loss.start(rows.y, weight), None
+        if wants_line(parameters, loss):
+            sample = _sample(rows, data, mapper, pool)
+            line = draw_line(sample, len(rows.y), mapper, constraints, parameters, loss, base, pool)
+        progress, start = begin(base, line, schema.n_features, loss.n_outputs, parameters.n_bags)
     else:
-        base, progress = before[0].base, before[1].copy()
-    raw, bags = start_raw(base, None if before is None else before[0], parameters.n_bags, table, pool)
-    shard = Shard(TrainingData(bins, rows.y, weight, counts), raw, bags, make_layout(parameters, mapper), pool)
+        trees, progress = before[0], before[1].copy()
+        start = Start(trees.base, trees, progress.n_line)
+    raw, bags = start_raw(start, parameters.n_bags, table, pool)
+    shard = Shard(data, raw, bags, make_layout(parameters, mapper), pool)
     booster = Booster(parameters, loss, shard, mapper, features, constraints.groups, progress, pool)
-    return booster, shard, base
+    return booster, shard, start
 
 
-def start_raw(
-    base: FloatArray, trees: TreeEnsemble | None, n_bags: int, table: Table, pool: Pool
-) -> tuple[FloatArray, list[FloatArray]]:
+def wants_line(parameters: TrainingParameters, loss: Loss) -> bool:
+    """Whether a fit looks for a line to begin from."""
+    suits = loss.leaf_level is None and not isinstance(loss, CustomLoss)
+    if parameters.linear_start and not suits:
+        raise ValueError(f"linear_start must be None or False with loss={loss.name!r}, which has no Newton steps.")
+    asked = parameters.split_rule == "evidence" if parameters.linear_start is None else parameters.linear_start
+    return suits and asked
+
+
+def _sample(rows: Rows, data: TrainingData, mapper: BinMapper, pool: Pool) -> TrainingData:
+    """The rows that a line is learned from."""
+    chosen = sample_rows(len(rows.y), wanted=LINE_ROWS)
+    if chosen is None:
+        return data
+    weight = None if data.sample_weight is None else data.sample_weight[chosen]
+    counts = None if data.counts is None else data.counts[chosen]
+    return TrainingData(mapper.transform(rows.table.take(chosen), pool), data.y[chosen], weight, counts)
+
+
+def draw_line(
+    sample: TrainingData,
+    n_rows: int,
+    mapper: BinMapper,
+    constraints: Constraints,
+    parameters: TrainingParameters,
+    loss: Loss,
+    base: FloatArray,
+    pool: Pool,
+) -> Line | None:
+    """The line that a sample of ``n_rows`` rows tells of, if any."""
+    n = len(sample.y)
+    if usable_rule("evidence", None, n, parameters.min_samples_leaf) != "evidence":
+        return None
+    content, edges = content_hash(sample.bins, mapper.column(), n, sample.counts), mapper.edge_hash()
+    features = make_features(mapper, constraints.monotone, content ^ edges)
+    # by the bins first: a feature in other units has its place
+    order = np.lexsort((edges, content))
+    line = find_line(sample, mapper, features, order, constraints.groups, parameters, loss, base, pool)
+    return None if line is None else line._replace(importance=line.importance * (n_rows / n))
+
+
+def begin(base: FloatArray, line: Line | None, n_features: int, n_outputs: int, n_bags: int) -> tuple[Progress, Start]:
+    """A fit before its first iteration."""
+    progress = Progress.start(n_features, n_outputs, n_bags)
+    if line is None:
+        return progress, Start(base, None, 0)
+    progress.importance += line.importance
+    progress.n_line = line.trees.n_trees
+    return progress, Start(base, line.trees, progress.n_line)
+
+
+def start_raw(start: Start, n_bags: int, table: Table, pool: Pool) -> tuple[FloatArray, list[FloatArray]]:
     """Raw predictions of a table's rows so far, shape (n, n_outputs), and those of each bag."""
-    raw = _raw_after(base, trees, table, pool)
+    raw = _raw_after(start, table, pool)
     if n_bags == 1:
         return raw, [raw]
-    chains = [None if trees is None else _chain(trees, bag, n_bags) for bag in range(n_bags)]
-    return raw, [_raw_after(base, chain, table, pool) for chain in chains]
+    return raw, [_raw_after(_chain(start, bag, n_bags), table, pool) for bag in range(n_bags)]
 
 
-def _raw_after(base: FloatArray, trees: TreeEnsemble | None, table: Table, pool: Pool) -> FloatArray:
-    """Raw predictions of a table's rows by trees, or by none, shape (n, n_outputs)."""
+def _raw_after(start: Start, table: Table, pool: Pool) -> FloatArray:
+    """Raw predictions of a table's rows where a fit begins, shape (n, n_outputs)."""
+    base, trees, _ = start
     if trees is None:
         return np.repeat(base[None], table.n_rows, axis=0)
     return raw_predict(prepare(trees), base, table, 0, trees.n_trees, pool)
 
 
-def _chain(trees: TreeEnsemble, bag: int, n_bags: int) -> TreeEnsemble:
-    """The trees of one bag as a model of their own."""
+def _chain(start: Start, bag: int, n_bags: int) -> Start:
+    """The line and the trees of one bag as a model of their own."""
+    base, trees, n_line = start
+    if trees is None:
+        return start
     number = np.arange(trees.n_trees)
-    own = trees.take(number[bag_of(number, trees.n_outputs, n_bags) == bag])
-    return replace(own, value=own.value * n_bags)
+    shared = number < n_line
+    own = trees.take(number[shared | (bag_of(number - n_line, trees.n_outputs, n_bags) == bag)])
+    # a line is the same in every bag
+    times = np.where(np.arange(own.n_nodes) < own.tree_start[n_line], 1.0, n_bags)
+    return Start(base, replace(own, value=own.value * times), n_line)
 
 
 def bag_of(number: Any, n_outputs: int, n_bags: int) -> Any:
-    """Bag of a tree by its number: an iteration has the trees of all outputs of the first bag, then of the next."""
+    """Bag of a tree by its number, a line not counted: all outputs of the first bag, then of the next, and again."""
     return number // n_outputs % n_bags
 
 
-def watch(rows: Rows, booster: Booster, base: FloatArray, before: TreeEnsemble | None) -> Validation:
+def watch(rows: Rows, booster: Booster, start: Start) -> Validation:
     """Rows for a booster to record metrics of."""
     bins = booster.mapper.transform(rows.table, booster.pool)
-    return Validation(bins, rows.y, rows.sample_weight, _raw_after(base, before, rows.table, booster.pool))
+    return Validation(bins, rows.y, rows.sample_weight, _raw_after(start, rows.table, booster.pool))
 
 
 def _product(a: FloatArray | None, b: FloatArray | None) -> FloatArray | None:

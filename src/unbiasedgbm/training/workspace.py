@@ -58,6 +58,7 @@ class TrainingParameters:
     colsample_bytree: float
     colsample_bynode: float
     n_bags: int
+    linear_start: bool | None
     seed: int
 
 

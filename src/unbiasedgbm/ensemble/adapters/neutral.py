@@ -53,7 +53,7 @@ class Tree:
     iteration : int
         Trees of one iteration share their gradients; all trees of a random forest do.
     share : float
-        One over the number of trees that explain the same gradients of the same output side by side.
+        One over the number of trees whose mean explains the gradients of an output.
     gain : ndarray of shape (n_nodes,), float64, or None
         The library's own gain of each split, where it keeps one.
     parent, depth, order : ndarrays of shape (n_nodes,), int32

@@ -90,14 +90,16 @@ def _tree(model: FittedModel, ensemble: TreeEnsemble, number: int) -> Tree:
     """One tree of the ensemble. Its scores are not gains of the training rows, so none are handed over."""
     begin, end = int(ensemble.tree_start[number]), int(ensemble.tree_start[number + 1])
     left = ensemble.left[begin:end].copy()
+    n_line = model.progress.n_line
     return Tree(
         left=left,
         right=np.where(left < 0, -1, left + 1).astype(np.int32),
         source=ensemble.feature[begin:end].astype(np.int32),
         value=np.where(left < 0, ensemble.value[begin:end], 0.0)[:, None],
         outputs=(int(ensemble.output[number]),),
-        iteration=number // model.n_trees_each,
-        share=1.0 / model.n_bags,
+        # the parts of a line, one a feature, add up to one answer to the gradients at the start
+        iteration=0 if number < n_line else 1 + (number - n_line) // model.n_trees_each,
+        share=1.0 if number < n_line else 1.0 / model.n_bags,
     )
 
 

@@ -1,0 +1,318 @@
+"""The line that a fit begins from, where the rows say that there is one.
+
+Trees climb a slope in steps, many small ones. So a short chain of trees goes ahead and looks for a line beside them, in
+the values and the ranks of all numeric features: in every iteration S1 says which way (a ridge step), S2 how far, and
+not at all where it does not agree. Over bins, such a line is one tree for each feature; these trees come before the
+first iteration, and nothing but the number of them tells a model with a line from one without.
+
+Sums that depend on the order of rows would make models differ by threads and workers, so the features are whole
+numbers here, and so are gradients and slopes: products of matrices are exact, whoever adds them up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from unbiasedgbm.binning import BinMapper
+from unbiasedgbm.ensemble.trees import TreeEnsemble
+from unbiasedgbm.losses import Loss
+from unbiasedgbm.threads import Pool
+from unbiasedgbm.training.booster import Booster, Progress
+from unbiasedgbm.training.harvest import GrownTree, to_ensemble
+from unbiasedgbm.training.nodes import NODE_TYPE
+from unbiasedgbm.training.shard import Shard, TrainingData
+from unbiasedgbm.training.workspace import TrainingParameters, make_layout
+
+FloatArray = npt.NDArray[np.float64]
+
+# Rows that a line is learned from, about: more of them say nothing new of so few numbers.
+LINE_ROWS = 20_000
+
+# Features of a line, at most: the work grows with their square.
+MOST_FEATURES = 256
+
+# The chain of trees that goes ahead.
+_N_ITERATIONS = 20
+_NUM_LEAVES = 31
+_RATE = 0.2
+
+# A line is drawn if rows that did not choose its first step find it so many standard errors from useless.
+_SURE = 3.0
+
+# Rows that the ridge adds to those that a slope is learned from.
+_RIDGE = 1.0
+
+# Leaves of a feature's part of a line, and their rows: enough of them to be judged by others.
+_MOST_LEAVES = 64
+_LEAF_ROWS = 20
+
+# A standardised feature ends so many standard deviations from its mean, and has so many whole numbers in one of them.
+_END = 8.0
+_FINE = 512.0
+
+# Bits of a gradient, a slope, and a weight: with twelve of a feature and fifteen of the rows, sums stay below 53.
+_BITS = 24
+_WEIGHT_BITS = 12
+
+
+class Line(NamedTuple):
+    """A line as a part of a model."""
+
+    trees: TreeEnsemble
+    """For each feature that it rises or falls with, a tree for each output."""
+    importance: FloatArray
+    """(p,) what S2 says that the slopes of S1 are worth, in units of the loss summed over the rows."""
+
+
+def find_line(
+    data: TrainingData,
+    mapper: BinMapper,
+    features: npt.NDArray[np.void],
+    order: npt.NDArray[np.intp],
+    groups: npt.NDArray[np.uint8],
+    parameters: TrainingParameters,
+    loss: Loss,
+    base: FloatArray,
+    pool: Pool,
+) -> Line | None:
+    """The line of some rows, or None if they do not say that there is one.
+
+    Parameters
+    ----------
+    data : TrainingData
+    mapper : BinMapper
+    features : ndarray of shape (p,), FEATURE
+    order : ndarray of shape (p,), intp
+        The features in an order that does not depend on the table's.
+    groups : ndarray of shape (n_groups, p), uint8
+    parameters : TrainingParameters
+        Of the fit that begins from the line.
+    loss : Loss
+    base : ndarray of shape (n_outputs,), float64
+        Where raw predictions start.
+    pool : Pool
+    """
+    columns = _columns(data, mapper, features, order)
+    if not columns:
+        return None
+    raw = np.repeat(base[None], len(data.y), axis=0)
+    scout = replace(
+        parameters,
+        split_rule="evidence", role_ratio=None, role_draw="tree", n_bags=1, num_leaves=_NUM_LEAVES, max_depth=None,
+        learning_rate=_RATE, min_split_gain=0.0, subsample=1.0, colsample_bytree=1.0, colsample_bynode=1.0,
+    )  # fmt: skip
+    shard = Shard(data, raw, [raw], make_layout(scout, mapper), pool)
+    progress = Progress.start(len(features), loss.n_outputs, 1)
+    booster = Booster(scout, loss, shard, mapper, features, groups, progress, pool)
+    slopes = Slopes(shard, columns)
+    for _ in range(_N_ITERATIONS):
+        booster.iterate()
+        slopes.step()
+        if not slopes.sure.any() or booster.exhausted:
+            break
+    if not slopes.total.any():
+        return None
+    importance, trees, at = np.zeros(len(features)), [], 0
+    for column in columns:
+        own = slice(at, at := at + len(column.value))
+        importance[column.feature] = slopes.worth[own].sum()
+        trees += [_tree(column, slopes.total[output, own], output) for output in range(loss.n_outputs)]
+    return Line(to_ensemble(mapper, base, trees), importance)
+
+
+class Column(NamedTuple):
+    """A feature of a line."""
+
+    feature: int
+    bins: npt.NDArray[np.uint8]
+    """(n,) bin of each row."""
+    n_rows: npt.NDArray[np.int64]
+    """(n_bins,) rows of each bin."""
+    value: FloatArray
+    """(k, n_bins) one or two functions of the bin, standardised, in whole numbers; 0 for missing values."""
+
+
+def _columns(
+    data: TrainingData, mapper: BinMapper, features: npt.NDArray[np.void], order: npt.NDArray[np.intp]
+) -> list[Column]:
+    """The numeric features that vary and that nobody constrains, in a given order."""
+    suitable = ~mapper.categorical & (mapper.n_bins > 2) & (features["monotone"] == 0)
+    chosen = order[suitable[order]]
+    if len(chosen) > MOST_FEATURES:
+        return []
+    table = data.bins.narrow.reshape(len(data.y), data.bins.n_bytes)
+    weight = _whole_weights(data.sample_weight)
+    columns = []
+    for j in chosen.tolist():
+        bins = np.ascontiguousarray(table[:, features["column"][j]])
+        mass = np.bincount(bins, weight, mapper.n_bins[j])[1:].astype(np.float64)
+        # a feature of two values has one line
+        shapes = [_middles(mapper.edges[j]), np.cumsum(mass) - 0.5 * mass][: len(mass) - 1]
+        found = [value for shape in shapes if (value := _standardised(shape, mass)) is not None]
+        if found:
+            value = np.stack([np.append(0.0, value) for value in found])
+            columns.append(Column(j, bins, np.bincount(bins, minlength=len(mass) + 1), value))
+    return columns
+
+
+def _whole_weights(weight: FloatArray | None) -> FloatArray | None:
+    """Weights as whole numbers of few bits."""
+    return None if weight is None else np.rint(weight * (2.0**_WEIGHT_BITS / weight.max()))
+
+
+def _middles(edges: FloatArray) -> FloatArray:
+    """A value for each bin, in any unit: its middle, and for the first and the last, half a bin beyond the edge."""
+    if len(edges) == 1:
+        return np.array([0.0, 1.0])
+    # in units of the largest, so that no square is too large or too small
+    edges = np.ldexp(edges, -int(np.frexp(np.abs(edges).max())[1]))
+    ends = 1.5 * edges[[0, -1]] - 0.5 * edges[[1, -2]]
+    return np.concatenate([ends[:1], edges[:-1] + 0.5 * np.diff(edges), ends[1:]])
+
+
+def _standardised(value: FloatArray, mass: FloatArray) -> FloatArray | None:
+    """Values less their mean, in units of their deviation, as whole numbers; None if that cannot be said."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        value = value - (value * mass).sum() / mass.sum()
+        deviation = np.sqrt((value * value * mass).sum() / mass.sum())
+        scaled = value / deviation
+    return np.rint(np.clip(scaled, -_END, _END) * _FINE) if np.isfinite(scaled).all() else None
+
+
+class Slopes:
+    """Slopes that are found step by step beside a chain of trees.
+
+    Parameters
+    ----------
+    shard : Shard
+        Rows of the chain; their raw predictions are advanced by every step.
+    columns : sequence of Column
+
+    Attributes
+    ----------
+    total : ndarray of shape (n_outputs, m), float64
+        Sum of all steps, for each function of each column.
+    sure : ndarray of shape (n_outputs,), bool
+        Outputs that have a line.
+    worth : ndarray of shape (m,), float64
+        What S2 says of all steps of S1, in units of the loss summed over the rows.
+    """
+
+    def __init__(self, shard: Shard, columns: Sequence[Column]) -> None:
+        n_outputs = shard.raw.shape[1]
+        self._shard = shard
+        self._matrix = np.empty((shard.n, sum(len(column.value) for column in columns)))
+        at = 0
+        for column in columns:
+            for value in column.value:
+                self._matrix[:, at] = value[column.bins]
+                at += 1
+        self._weight = shard.weight if shard.weighted else np.ones(shard.n)
+        self._inverse: FloatArray | None = None
+        self.total = np.zeros((n_outputs, self._matrix.shape[1]))
+        self.sure = np.ones(n_outputs, dtype=np.bool_)
+        self.worth = np.zeros(self._matrix.shape[1])
+
+    def step(self) -> None:
+        """One step of every output, from the gradients and by the roles of the chain's last iteration."""
+        shard, weight = self._shard, self._weight
+        first, second = shard.roles == 0, shard.roles == 1
+        share = weight[second].sum() / weight.sum()
+        for output in np.flatnonzero(self.sure).tolist():
+            g, h = shard.g[output] * weight, shard.h[output] * weight
+            # S1: which way
+            hessian = h[first].sum() / shard.n
+            if self._inverse is None:
+                self._inverse = self._make_inverse(_RIDGE * weight.mean() / hessian)
+            whole, unit = _whole(g)
+            sums = self._matrix.T @ np.stack([whole * first, whole * second], axis=1) / (unit * _FINE)
+            way, fine = _whole(-(self._inverse * sums[:, 0]).sum(axis=1) / hessian)
+            # S2: how far
+            rise = self._matrix @ way / (fine * _FINE)
+            found = -(g * rise)[second]
+            square = (h * rise * rise)[second].sum()
+            if not self.total[output].any() and not found.sum() > _SURE * np.sqrt((found * found).sum()):
+                self.sure[output] = False
+                continue
+            self.worth -= 0.5 * (way / fine) * sums[:, 1] / share
+            length = _RATE * min(max(found.sum() / max(square, 1e-300), 0.0), 1.0)
+            self.total[output] += length * (way / fine)
+            shard.raw[:, output] += length * rise
+
+    def _make_inverse(self, ridge: float) -> FloatArray:
+        """Inverse of the features' covariances, summed over rows, with a ridge, shape (m, m)."""
+        matrix = self._matrix
+        weight = _whole_weights(self._shard.weight if self._shard.weighted else None)
+        if weight is None:
+            square = matrix.T @ matrix
+        else:
+            square = (matrix * weight[:, None]).T @ matrix * (self._shard.n / weight.sum())
+        square /= _FINE**2
+        square[np.diag_indices_from(square)] += ridge
+        return _inverse(square)
+
+
+def _whole(values: FloatArray) -> tuple[FloatArray, float]:
+    """Values as whole numbers of few bits, and how many of them are one."""
+    top = float(np.abs(values).max())
+    unit = 2.0 ** (_BITS - np.frexp(top)[1]) if top > 0 else 1.0
+    return np.rint(values * unit), unit
+
+
+def _inverse(matrix: FloatArray) -> FloatArray:
+    """Inverse of a positive definite matrix by Gauss and Jordan, which is the same on any number of threads."""
+    matrix = matrix.copy()
+    for k in range(len(matrix)):
+        pivot = matrix[k, k]
+        row, column = matrix[k] / pivot, matrix[:, k].copy()
+        matrix -= column[:, None] * row
+        matrix[k] = row
+        matrix[:, k] = -column / pivot
+        matrix[k, k] = 1.0 / pivot
+    return matrix
+
+
+def _tree(column: Column, slope: FloatArray, output: int) -> GrownTree:
+    """A line in one feature as a tree with leaves of about as many rows each; missing values add nothing."""
+    rows, missing = column.n_rows[1:], int(column.n_rows[0])
+    size = max(rows.sum() / _MOST_LEAVES, _LEAF_ROWS)
+    step = np.floor((np.cumsum(rows) - 0.5 * rows) / size)
+    # the last bin of each leaf; a bin without rows belongs to the leaf before it
+    ends = np.flatnonzero(np.append(np.diff(step[rows > 0]) > 0, True))
+    present = np.flatnonzero(rows)[ends] + 1
+    height = rows * ((slope / _FINE)[:, None] * column.value[:, 1:]).sum(axis=0)
+    rows, height = (np.add.reduceat(one, np.append(0, present[:-1])) for one in (rows, height))
+    value = height / rows
+    if not slope.any():
+        present, rows, missing, value = present[:1], column.n_rows.sum(keepdims=True), 0, np.zeros(1)
+    # where training has no missing values, they go to the leaf that adds least
+    nearest = int(np.abs(value).argmin())
+    m = 2 * (len(present) + (missing > 0)) - 1
+    node = np.zeros(m, NODE_TYPE)
+    node["left"] = node["feature"] = -1
+    grown = GrownTree(output, node, None, np.zeros(m), np.zeros((m, 4), np.int64))
+    waiting, n = [(0, 0, len(present) - 1)], 1
+    if missing:
+        _divide(node[0], 1, column.feature, len(column.n_rows) - 1, False)
+        grown.count[[0, 2], 0] = rows.sum() + missing, missing
+        waiting, n = [(1, 0, len(present) - 1)], 3
+    for k, first, last in waiting:
+        grown.count[k, 0] = rows[first : last + 1].sum()
+        if first == last:
+            grown.value[k] = value[first]
+            continue
+        middle = (first + last) // 2
+        _divide(node[k], n, column.feature, int(present[middle]), nearest <= middle)
+        waiting += [(n, first, middle), (n + 1, middle + 1, last)]
+        n += 2
+    return grown
+
+
+def _divide(node: np.void, left: int, feature: int, last_bin: int, missing_left: bool) -> None:
+    """Make an inner node of a leaf."""
+    node["left"], node["feature"], node["bin"], node["missing_left"] = left, feature, last_bin, missing_left

@@ -1,0 +1,243 @@
+"""The line that a fit begins from: found where there is one, the same trees everywhere, nothing where there is none."""
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor
+from unbiasedgbm.binning import learn_bins
+from unbiasedgbm.ensemble.predict import prepare, raw_predict
+from unbiasedgbm.frames import learn_schema
+from unbiasedgbm.threads import Pool
+from unbiasedgbm.training.harvest import to_ensemble
+from unbiasedgbm.training.line import Column, _inverse, _middles, _standardised, _tree
+
+
+def n_line(model):
+    return model._model.progress.n_line
+
+
+def sloped(n, seed=0, n_features=6, missing=0.0):
+    """A table whose target rises with the first feature and falls with the second."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, n_features))
+    y = 2 * X[:, 0] - X[:, 1] + rng.normal(size=n)
+    X[rng.random(X.shape) < missing] = np.nan
+    return X, y
+
+
+# -- whether there is one ----------------------------------------------------------------------------------------------
+
+
+def test_a_line_is_found_and_helps():
+    X, y = sloped(3000)
+    truth = 2 * X[1000:, 0] - X[1000:, 1]
+    error = {}
+    for linear_start in (True, False):
+        model = UnbiasedGBMRegressor(linear_start=linear_start).fit(X[:1000], y[:1000])
+        error[linear_start] = np.mean((model.predict(X[1000:]) - truth) ** 2)
+        assert n_line(model) == (6 if linear_start else 0)
+    assert error[True] < 0.8 * error[False]
+
+
+def test_noise_has_no_line():
+    # the first step must be three standard errors from useless: 1.3 in a thousand tables without a signal get a line
+    rng = np.random.default_rng(0)
+    found = 0
+    for seed in range(60):
+        model = UnbiasedGBMRegressor(n_estimators=1, random_state=seed)
+        found += n_line(model.fit(rng.normal(size=(200, 5)), rng.normal(size=200))) > 0
+    assert found <= 1
+
+
+def test_only_the_default_rule_looks_for_a_line_unless_asked():
+    X, y = sloped(500)
+    assert n_line(UnbiasedGBMRegressor(n_estimators=2).fit(X, y)) == 6
+    assert n_line(UnbiasedGBMRegressor(n_estimators=2, split_rule="merged").fit(X, y)) == 0
+    assert n_line(UnbiasedGBMRegressor(n_estimators=2, split_rule="standard").fit(X, y)) == 0
+    assert n_line(UnbiasedGBMRegressor(n_estimators=2, split_rule="merged", linear_start=True).fit(X, y)) == 6
+
+
+def test_losses_without_newton_steps_have_no_line():
+    X, y = sloped(500)
+    assert n_line(UnbiasedGBMRegressor(loss="absolute_error", n_estimators=2).fit(X, y)) == 0
+    with pytest.raises(ValueError, match="linear_start must be None or False with loss='quantile'"):
+        UnbiasedGBMRegressor(loss="quantile", linear_start=True).fit(X, y)
+    own = (lambda y, raw: (raw - y, np.ones_like(y)), lambda y, raw: 0.5 * (raw - y) ** 2)
+    assert n_line(UnbiasedGBMRegressor(loss=own, n_estimators=2).fit(X, y)) == 0
+
+
+@pytest.mark.parametrize("loss", ["poisson", "gamma", "tweedie", "huber"])
+def test_other_losses_have_one(loss):
+    X, y = sloped(2000)
+    rate = np.exp(0.5 * y)
+    model = UnbiasedGBMRegressor(loss=loss, n_estimators=3).fit(X, rate)
+    assert n_line(model) == 6
+    assert np.isfinite(model.predict(X)).all()
+
+
+@pytest.mark.parametrize("n", [5, 40, 61])
+def test_tables_that_are_too_small_have_none(n):
+    X, y = sloped(n)
+    model = UnbiasedGBMRegressor(n_estimators=2, linear_start=True).fit(X, y)
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_which_features_are_in_it():
+    X, y = sloped(800)
+    X[:, 2] = 1.0  # constant
+    X[:, 3] = np.nan
+    X[:, 4] = np.digitize(X[:, 4], [-1, 0, 1])
+    model = UnbiasedGBMRegressor(n_estimators=2, categorical_features=[4], monotonic_cst=[0, -1, 0, 0, 0, 0]).fit(X, y)
+    trees = model.ensemble_
+    used = {int(f) for k in range(n_line(model)) for f in trees.feature[trees.tree_start[k] : trees.tree_start[k + 1]]}
+    assert used - {-1} == {0, 5}
+    falling = np.repeat(X[:1], 9, axis=0)
+    falling[:, 1] = np.linspace(-2, 2, 9)
+    steps = model.predict(falling)
+    assert (np.diff(steps) <= 1e-9).all()
+
+
+def test_more_features_than_a_line_can_have():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 300))
+    assert n_line(UnbiasedGBMRegressor(n_estimators=2).fit(X, 5 * X[:, 0])) == 0
+
+
+def test_values_that_have_no_deviation():
+    X, y = sloped(400)
+    X[::2, 1] = 1e308
+    X[1::2, 1] = -1e308
+    X[:, 2] *= 1e-320
+    model = UnbiasedGBMRegressor(n_estimators=3).fit(X, y)
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_more_than_two_classes():
+    X, y = sloped(1500)
+    labels = np.where(y > 1, 2, 0)
+    labels[::3] = 1  # a class of no line: its rows are drawn by number
+    model = UnbiasedGBMClassifier(n_estimators=3).fit(X, labels)
+    assert n_line(model) == 18
+    trees = model.ensemble_
+    assert trees.output[:18].tolist() == [0, 1, 2] * 6
+    sizes = np.diff(trees.tree_start)[:18].reshape(6, 3)
+    assert (sizes[:, [0, 2]] > 1).all()
+    assert (sizes[:, 1] == 1).all()
+
+
+# -- the same everywhere -----------------------------------------------------------------------------------------------
+
+
+def test_the_model_begins_with_the_line():
+    X, y = sloped(600, missing=0.1)
+    model = UnbiasedGBMRegressor(n_estimators=5).fit(X, y)
+    line = model.predict(X, n_iterations=0)
+    assert line.std() > 1
+    trees = model.ensemble_
+    table = model._model.read(X, "")
+    assert (raw_predict(prepare(trees.head(6)), trees.base, table, 0, 6, Pool(1))[:, 0] == line).all()
+    stages = list(model.staged_predict(X))
+    assert len(stages) == 5
+    assert (stages[-1] == model.predict(X)).all()
+    assert (stages[1] == model.predict(X, n_iterations=2)).all()
+    assert model.apply(X).shape == (600, trees.n_trees) == (600, 6 + 15)
+
+
+def test_going_on_draws_no_second_line():
+    X, y = sloped(600)
+    whole = UnbiasedGBMRegressor(n_estimators=12).fit(X, y)
+    part = UnbiasedGBMRegressor(n_estimators=5).fit(X, y)
+    assert n_line(part) == 6
+    rest = UnbiasedGBMRegressor(n_estimators=12).fit(X, y, init_model=part)
+    assert (rest.predict(X) == whole.predict(X)).all()
+    assert (rest.feature_importances_ == whole.feature_importances_).all()
+    plain = UnbiasedGBMRegressor(n_estimators=5, linear_start=False).fit(X, y)
+    assert n_line(UnbiasedGBMRegressor(n_estimators=12).fit(X, y, init_model=plain)) == 0
+
+
+def test_threads_of_the_matrix_product_do_not_matter():
+    X, y = sloped(3000, n_features=40)
+    predictions = []
+    for n in (1, 2, 4):
+        with threadpool_limits(n, user_api="blas"):
+            predictions.append(UnbiasedGBMRegressor(n_estimators=2).fit(X, y).predict(X))
+    assert (predictions[0] == predictions[1]).all()
+    assert (predictions[0] == predictions[2]).all()
+
+
+def test_a_large_table_learns_it_from_a_sample():
+    X, y = sloped(50_000, n_features=3)
+    model = UnbiasedGBMRegressor(n_estimators=1, n_bags=1).fit(X, y)
+    assert n_line(model) == 3
+    assert np.corrcoef(model.predict(X, n_iterations=0), 2 * X[:, 0] - X[:, 1])[0, 1] > 0.99
+    assert model.ensemble_.cover[0] == pytest.approx(20_000, rel=0.03)
+
+
+def test_weights_count():
+    X, y = sloped(2000)
+    y[1000:] = 3 * X[1000:, 2]  # another line
+    weight = np.repeat([1.0, 1e-6], 1000)
+    model = UnbiasedGBMRegressor(n_estimators=1).fit(X, y, sample_weight=weight)
+    line = model.predict(X, n_iterations=0)
+    assert np.corrcoef(line, 2 * X[:, 0] - X[:, 1])[0, 1] > 0.98
+
+
+# -- importance --------------------------------------------------------------------------------------------------------
+
+
+def test_importance_of_the_line():
+    # features that say nothing get nothing or less; a sum of independent tables, so a mean has a normal distribution
+    found = []
+    for seed in range(30):
+        X, y = sloped(300, seed)
+        model = UnbiasedGBMRegressor(n_estimators=1, random_state=seed).fit(X, y)
+        found.append(model.feature_importances_)
+    mean, error = np.mean(found, axis=0), np.std(found, axis=0) / np.sqrt(len(found))
+    assert (mean[:2] > 10 * error[:2]).all()
+    # one-sided, 0.1 % for each of four
+    assert (mean[2:] < 3.1 * error[2:]).all()
+
+
+# -- parts -------------------------------------------------------------------------------------------------------------
+
+
+def test_inverse():
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(60, 40))
+    square = A.T @ A + np.eye(40)
+    np.testing.assert_allclose(_inverse(square), np.linalg.inv(square), rtol=1e-9, atol=1e-12)
+
+
+def test_values_of_bins():
+    assert _middles(np.array([0.5])).tolist() == [0.0, 1.0]
+    assert _middles(np.array([0.5, 1.5, 2.5])).tolist() == [0.0, 0.25, 0.5, 0.75]
+    assert _middles(np.array([5e-324, 1e-323])).tolist() == [0.125, 0.375, 0.625]
+    assert _standardised(np.array([0.0, 1.0]), np.array([5.0, 5.0])).tolist() == [-512.0, 512.0]
+    assert _standardised(np.array([0.0, 1.0]), np.array([5.0, 0.0])) is None
+    assert _standardised(np.array([0.0, 1.0]), np.array([0.0, 0.0])) is None
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_a_line_is_a_tree(missing):
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(500, 1))
+    x[rng.random(x.shape) < missing] = np.nan
+    _, table = learn_schema(x, categorical_features=None, handle_unknown="missing")
+    mapper = learn_bins(table, np.zeros(1, bool), np.zeros(1, np.int64), None, 10, Pool(1))
+    bins = mapper.transform(table, Pool(1)).narrow.reshape(500, -1)[:, 0]
+    value = np.zeros((2, mapper.n_bins[0]))
+    value[:, 1:] = rng.integers(-999, 999, (2, mapper.n_bins[0] - 1))
+    column = Column(0, bins, np.bincount(bins, minlength=mapper.n_bins[0]), value)
+    slope = np.array([0.3, -0.1])
+    trees = to_ensemble(mapper, np.zeros(1), [_tree(column, slope, 0)]).validate()
+    found = raw_predict(prepare(trees), trees.base, table, 0, 1, Pool(1))[:, 0]
+    expected = (slope[:, None] * value / 512).sum(axis=0)[bins]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    inner = trees.left >= 0
+    assert (trees.cover[inner] == trees.cover[trees.left[inner]] + trees.cover[trees.left[inner] + 1]).all()
+    assert trees.cover[0] == 500
+    assert trees.depth.max() <= 6
+    lost = learn_schema(np.array([[np.nan]]), categorical_features=None, handle_unknown="missing")[1]
+    nothing = raw_predict(prepare(trees), trees.base, lost, 0, 1, Pool(1))[0, 0]
+    assert abs(nothing) == (0 if missing else np.abs(found).min())

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from experiments.methods.base import Method, Params, boosting_space
+import numpy as np
+import pandas as pd
+
+from experiments.methods.base import Fitted, Method, Params, boosting_space
 
 PAPER: dict[str, Any] = {"learning_rate": 0.04, "n_estimators": 500, "num_leaves": 31, "n_bags": 1}
 """One chain of trees of at most 31 leaves, as in the paper; steps and trees as they are used where nothing is tuned."""
@@ -38,6 +41,14 @@ class UnbiasedGBMVariant(Method):
             "min_samples_leaf": trial.suggest_int("min_samples_leaf", 2, 20, log=True),
             "min_split_gain": trial.suggest_float("min_split_gain", -0.1, 0.1),
         }
+
+    def fit(self, task: str, X: pd.DataFrame, y: np.ndarray, params: Params, *, seed: int, threads: int) -> Fitted:
+        """Fit on training rows; where a role of a fixed ratio has few, leaves may be smaller than was drawn."""
+        ratio = self.fixed.get("role_ratio")
+        if ratio is not None and "min_samples_leaf" in params:
+            most = int(len(y) * min(ratio) / sum(ratio)) // 4
+            params = {**params, "min_samples_leaf": max(1, min(params["min_samples_leaf"], most))}
+        return super().fit(task, X, y, params, seed=seed, threads=threads)
 
     @property
     def version(self) -> str:

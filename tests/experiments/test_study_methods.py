@@ -124,3 +124,12 @@ def test_only_methods_with_a_search_space_can_be_tuned(generated):
     with pytest.raises(KeyError, match="there are"):
         get_method("unknown")
     assert Bench().threads == 1
+
+
+@pytest.mark.parametrize("name", ["separate_111", "separate_411"])
+def test_a_small_role_limits_what_leaves_may_be_drawn(name):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(120, 3)))
+    y = (X[0] > 0).to_numpy().astype(float)
+    fitted = get_method(name).fit("binary", X, y, {"min_samples_leaf": 20, "n_estimators": 2}, seed=0, threads=1)
+    assert fitted.estimator.min_samples_leaf == (10 if name == "separate_111" else 5)

@@ -40,6 +40,17 @@ def test_true_and_one_are_one_level(client, tmp_path):
     assert repr(remote._model.schema.categories[0]) == "(0, 1, 2)"
 
 
+@pytest.mark.parametrize("weights", [None, "whole", "fractions"])
+def test_a_line_from_a_sample(client, tmp_path, weights):
+    n = 25_000
+    X, y = numbers(n, 4)
+    rng = np.random.default_rng(5)
+    weight = {None: None, "whole": rng.integers(0, 4, n) * 1.0, "fractions": rng.random(n)}[weights]
+    local, remote = fit_both("regressor", X, y, (9_000, 0, 1, 15_999), weight, n_estimators=1, n_bags=1)
+    assert local._model.progress.n_line == 4
+    assert_same_file(local, remote, tmp_path)
+
+
 LOSSES = {
     "squared_error": {},
     "absolute_error": {},

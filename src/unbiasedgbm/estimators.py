@@ -345,7 +345,8 @@ class _BaseUnbiasedGBM(BaseEstimator):
         # a pickle of an older version may lack newer parameters
         state = {**{parameter.name: parameter.default for parameter in self._parameters}, **state}
         if "_model" in state:
-            state["_model"] = model_from_dict(state["_model"])
+            training = {"n_line": 0, **state["_model"]["training"]}
+            state["_model"] = model_from_dict({**state["_model"], "training": training})
         super().__setstate__(state)
 
     # -- what a fitted estimator knows -------------------------------------------------------------------------------
@@ -461,8 +462,8 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
         ``split_rule="evidence"``, else 1.
     linear_start : bool or None, default=None
         Whether the trees begin from a line in the numeric features, where rows that did not choose it agree that there
-        is one; it becomes trees of its own, before those of the first iteration. None: for ``split_rule="evidence"``,
-        if the loss has Newton steps.
+        is one; it becomes trees of its own, before those of the first iteration and not bound by limits on trees. None:
+        for ``split_rule="evidence"``, if the loss has Newton steps.
     split_rule : {"evidence", "merged", "separate", "without_se", "without_ub", "standard"}, default="evidence"
         Which rows choose a split and which judge it.
     role_ratio : tuple of float or None, default=None

@@ -38,7 +38,7 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
         1 for regression. With more than two, every class has raw predictions of its own.
     **params
         Parameters of the estimator: ``num_leaves``, ``min_samples_leaf``, ``split_rule``, ``role_ratio``, ``n_jobs``,
-        ``n_estimators`` and ``n_bags`` matter.
+        ``n_estimators``, ``n_bags`` and ``linear_start`` matter.
 
     Returns
     -------
@@ -55,7 +55,7 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     from unbiasedgbm.binning import COLUMNS_BYTES, SAMPLE_ROWS, STRIDE
     from unbiasedgbm.parameters import CLASSIFIER_PARAMETERS, REGRESSOR_PARAMETERS, check_parameters
     from unbiasedgbm.threads import effective_n_jobs
-    from unbiasedgbm.training.line import LINE_ROWS, MOST_FEATURES
+    from unbiasedgbm.training.line import LINE_ROWS, MOST_FEATURES, MOST_TREES
     from unbiasedgbm.training.roles import DEFAULT_BAGS, role_shares, usable_rule
     from unbiasedgbm.training.workspace import HIST_BYTES
 
@@ -97,6 +97,7 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     # a line is looked for before the first tree is grown
     looks = rule == "evidence" if values["linear_start"] is None else values["linear_start"]
     line = 0
-    if looks and n_features <= MOST_FEATURES:
+    if looks and n_features <= MOST_FEATURES and n_features * n_outputs <= MOST_TREES:
         line = min(n_rows, LINE_ROWS) * (16 * n_features + 64) + histogram * min(n_slots, waiting, 32)
+        trees += _NODE_BYTES * 128 * n_features * n_outputs
     return int(bins + rows + max(histograms, line) + sorting + trees)

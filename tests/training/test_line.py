@@ -1,5 +1,7 @@
 """The line that a fit begins from: found where there is one, the same trees everywhere, nothing where there is none."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
@@ -183,6 +185,69 @@ def test_weights_count():
     assert np.corrcoef(line, 2 * X[:, 0] - X[:, 1])[0, 1] > 0.98
 
 
+@pytest.mark.parametrize("rare", [0, 2])
+def test_the_name_of_a_rare_class_does_not_matter(rare):
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=2000)
+    X = np.column_stack([z, z + 0.15 * rng.normal(size=2000)])
+    side = (10 * (X[:, 1] - X[:, 0]) + 0.3 * rng.normal(size=2000) > 0).astype(int)
+    labels = side + 1 if rare == 0 else side
+    labels[:6] = rare
+    model = UnbiasedGBMClassifier(n_estimators=1).fit(X, labels)
+    right = model.predict(X, n_iterations=0) == labels
+    assert right.mean() > 0.85
+
+
+def test_order_of_columns_that_differ_by_the_order_of_rows_alone():
+    X = np.array(list(product(range(4), repeat=5)), float)
+    y = X @ [1, 2, -1, 0.5, 0.3] + np.random.default_rng(0).normal(size=len(X))
+    plain = UnbiasedGBMRegressor(n_estimators=3).fit(X, y)
+    turned = UnbiasedGBMRegressor(n_estimators=3).fit(X[:, ::-1], y)
+    assert n_line(plain) == 5
+    assert (plain.predict(X) == turned.predict(X[:, ::-1])).all()
+
+
+def test_many_classes_have_none():
+    X, y = sloped(3000, n_features=60)
+    model = UnbiasedGBMClassifier(n_estimators=1, n_bags=1).fit(X, np.digitize(y, np.linspace(-3, 3, 19)))
+    assert n_line(model) == 0
+
+
+@pytest.mark.filterwarnings("error")
+def test_nothing_warns():
+    X, y = sloped(400)
+    infinite = X.copy()
+    infinite[::5, 0], infinite[1::5, 0] = np.inf, -np.inf
+    infinite[:, 1] = np.where(X[:, 1] > 0, np.inf, -np.inf)
+    UnbiasedGBMRegressor(n_estimators=1).fit(infinite, y)
+    for weight in (1e-310, 1e-300, 1e-30):
+        UnbiasedGBMRegressor(n_estimators=1, min_child_weight=0.0).fit(X, y, sample_weight=np.full(400, weight))
+    for seed in range(230, 240):
+        UnbiasedGBMRegressor(n_estimators=1, min_samples_leaf=1, random_state=seed).fit(X[:12], y[:12])
+
+
+def test_whole_weights_are_repetitions_to_the_test():
+    found = {"weights": 0, "rows": 0}
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(300, 3))
+        y = 0.25 * X[:, 0] + rng.normal(size=300)
+        model = UnbiasedGBMRegressor(n_estimators=1, random_state=seed)
+        found["weights"] += n_line(model.fit(X, y, sample_weight=np.full(300, 9.0))) > 0
+        found["rows"] += n_line(model.fit(np.repeat(X, 9, axis=0), np.repeat(y, 9))) > 0
+    assert found["weights"] >= 0.8 * found["rows"] > 0
+
+
+def test_a_state_of_an_older_version():
+    X, y = sloped(100)
+    model = UnbiasedGBMRegressor(n_estimators=2, linear_start=False).fit(X, y)
+    state = model.__getstate__()
+    del state["linear_start"], state["_model"]["training"]["n_line"]
+    other = UnbiasedGBMRegressor.__new__(UnbiasedGBMRegressor)
+    other.__setstate__(state)
+    assert (other.predict(X) == model.predict(X)).all()
+
+
 # -- importance --------------------------------------------------------------------------------------------------------
 
 
@@ -197,6 +262,18 @@ def test_importance_of_the_line():
     assert (mean[:2] > 10 * error[:2]).all()
     # one-sided, 0.1 % for each of four
     assert (mean[2:] < 3.1 * error[2:]).all()
+
+
+def test_a_feature_that_corrects_another_is_useful():
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=3000)
+    X = np.column_stack([z, z + 0.5 * rng.normal(size=3000), rng.normal(size=3000)])
+    y = 3 * X[:, 0] - 1.5 * X[:, 1] + 0.3 * rng.normal(size=3000)
+    model = UnbiasedGBMRegressor(n_estimators=1).fit(X, y)
+    assert (model.feature_importances_[:2] > 100 * abs(model.feature_importances_[2])).all()
+    trees = model.ensemble_
+    n_splits = np.bincount(trees.feature[trees.left >= 0], minlength=3)
+    assert (model._model.progress.n_splits == n_splits).all()
 
 
 # -- parts -------------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ import numpy.typing as npt
 
 from unbiasedgbm.binning import BinMapper
 from unbiasedgbm.ensemble.trees import TreeEnsemble
+from unbiasedgbm.kernels import hash_key
 from unbiasedgbm.losses import Loss
 from unbiasedgbm.threads import Pool
 from unbiasedgbm.training.booster import Booster, Progress
@@ -33,8 +35,9 @@ FloatArray = npt.NDArray[np.float64]
 # Rows that a line is learned from, about: more of them say nothing new of so few numbers.
 LINE_ROWS = 20_000
 
-# Features of a line, at most: the work grows with their square.
+# Features of a line, at most: the work grows with their square; and its trees, one for each feature and output.
 MOST_FEATURES = 256
+MOST_TREES = 1024
 
 # The chain of trees that goes ahead.
 _N_ITERATIONS = 20
@@ -43,6 +46,8 @@ _RATE = 0.2
 
 # A line is drawn if rows that did not choose its first step find it so many standard errors from useless.
 _SURE = 3.0
+
+_STREAM_LINE = 6
 
 # Rows that the ridge adds to those that a slope is learned from.
 _RIDGE = 1.0
@@ -59,6 +64,8 @@ _FINE = 512.0
 _BITS = 24
 _WEIGHT_BITS = 12
 
+_BLOCK_ROWS = 1024
+
 
 class Line(NamedTuple):
     """A line as a part of a model."""
@@ -66,7 +73,7 @@ class Line(NamedTuple):
     trees: TreeEnsemble
     """For each feature that it rises or falls with, a tree for each output."""
     importance: FloatArray
-    """(p,) what S2 says that the slopes of S1 are worth, in units of the loss summed over the rows."""
+    """(p,) what leaving a feature out of the steps would cost S2, in units of the loss summed over the rows."""
 
 
 def find_line(
@@ -98,13 +105,14 @@ def find_line(
     pool : Pool
     """
     columns = _columns(data, mapper, features, order)
-    if not columns:
+    if not 0 < len(columns) * loss.n_outputs <= MOST_TREES:
         return None
     raw = np.repeat(base[None], len(data.y), axis=0)
     scout = replace(
         parameters,
         split_rule="evidence", role_ratio=None, role_draw="tree", n_bags=1, num_leaves=_NUM_LEAVES, max_depth=None,
         learning_rate=_RATE, min_split_gain=0.0, subsample=1.0, colsample_bytree=1.0, colsample_bynode=1.0,
+        seed=int(hash_key(parameters.seed, _STREAM_LINE) >> np.uint64(1)),
     )  # fmt: skip
     shard = Shard(data, raw, [raw], make_layout(scout, mapper), pool)
     progress = Progress.start(len(features), loss.n_outputs, 1)
@@ -117,11 +125,13 @@ def find_line(
             break
     if not slopes.total.any():
         return None
-    importance, trees, at = np.zeros(len(features)), [], 0
-    for column in columns:
-        own = slice(at, at := at + len(column.value))
-        importance[column.feature] = slopes.worth[own].sum()
-        trees += [_tree(column, slopes.total[output, own], output) for output in range(loss.n_outputs)]
+    importance = np.zeros(len(features))
+    importance[[column.feature for column in columns]] = slopes.worth
+    trees = [
+        _tree(column, slopes.total[output, own], output)
+        for column, own in zip(columns, slopes.blocks, strict=True)
+        for output in range(loss.n_outputs)
+    ]
     return Line(to_ensemble(mapper, base, trees), importance)
 
 
@@ -162,13 +172,19 @@ def _columns(
 
 def _whole_weights(weight: FloatArray | None) -> FloatArray | None:
     """Weights as whole numbers of few bits."""
-    return None if weight is None else np.rint(weight * (2.0**_WEIGHT_BITS / weight.max()))
+    if weight is None:
+        return None
+    return np.rint(np.ldexp(weight, _WEIGHT_BITS - int(np.frexp(weight.max())[1])))
 
 
 def _middles(edges: FloatArray) -> FloatArray:
     """A value for each bin, in any unit: its middle, and for the first and the last, half a bin beyond the edge."""
     if len(edges) == 1:
         return np.array([0.0, 1.0])
+    finite = edges[np.isfinite(edges)]
+    if not len(finite):
+        return np.zeros(len(edges) + 1)
+    edges = np.clip(edges, finite.min(), finite.max())
     # in units of the largest, so that no square is too large or too small
     edges = np.ldexp(edges, -int(np.frexp(np.abs(edges).max())[1]))
     ends = 1.5 * edges[[0, -1]] - 0.5 * edges[[1, -2]]
@@ -199,62 +215,83 @@ class Slopes:
         Sum of all steps, for each function of each column.
     sure : ndarray of shape (n_outputs,), bool
         Outputs that have a line.
-    worth : ndarray of shape (m,), float64
-        What S2 says of all steps of S1, in units of the loss summed over the rows.
+    blocks : list of slices
+        The functions of each column.
+    worth : ndarray of shape (n_columns,), float64
+        What leaving a column out of each step would have cost S2, in units of the loss summed over the rows.
     """
 
     def __init__(self, shard: Shard, columns: Sequence[Column]) -> None:
         n_outputs = shard.raw.shape[1]
         self._shard = shard
-        self._matrix = np.empty((shard.n, sum(len(column.value) for column in columns)))
-        at = 0
-        for column in columns:
-            for value in column.value:
-                self._matrix[:, at] = value[column.bins]
-                at += 1
-        self._weight = shard.weight if shard.weighted else np.ones(shard.n)
+        ends = np.cumsum([0, *(len(column.value) for column in columns)]).tolist()
+        self.blocks = [slice(*pair) for pair in pairwise(ends)]
+        self._matrix = np.empty((shard.n, ends[-1]))
+        for column, own in zip(columns, self.blocks, strict=True):
+            self._matrix[:, own] = column.value[:, column.bins].T
+        # in units of the heaviest, so that no product is too large or too small
+        self._exponent = int(np.frexp(shard.max_weight)[1])
+        self._weight = np.ldexp(shard.weight if shard.weighted else np.ones(shard.n), -self._exponent)
+        self._square = self._sum_squares()
         self._inverse: FloatArray | None = None
-        self.total = np.zeros((n_outputs, self._matrix.shape[1]))
+        self.total = np.zeros((n_outputs, ends[-1]))
         self.sure = np.ones(n_outputs, dtype=np.bool_)
-        self.worth = np.zeros(self._matrix.shape[1])
+        self.worth = np.zeros(len(columns))
 
     def step(self) -> None:
         """One step of every output, from the gradients and by the roles of the chain's last iteration."""
         shard, weight = self._shard, self._weight
         first, second = shard.roles == 0, shard.roles == 1
-        share = weight[second].sum() / weight.sum()
+        hessian = (shard.h[:, first] * weight[first]).sum(axis=1) / shard.n
+        if not hessian.min() > 0.0:
+            self.sure[:] = False
+            return
+        if self._inverse is None:
+            ridge = _RIDGE * weight.mean() / hessian.mean()
+            self._inverse = _inverse(self._square + ridge * np.eye(len(self._square)))
         for output in np.flatnonzero(self.sure).tolist():
             g, h = shard.g[output] * weight, shard.h[output] * weight
             # S1: which way
-            hessian = h[first].sum() / shard.n
-            if self._inverse is None:
-                self._inverse = self._make_inverse(_RIDGE * weight.mean() / hessian)
             whole, unit = _whole(g)
-            sums = self._matrix.T @ np.stack([whole * first, whole * second], axis=1) / (unit * _FINE)
-            way, fine = _whole(-(self._inverse * sums[:, 0]).sum(axis=1) / hessian)
+            sums = self._matrix.T @ np.stack([whole * first, whole * second], axis=1) / unit / _FINE
+            way, fine = _whole(-(self._inverse * sums[:, 0]).sum(axis=1) / hessian[output])
             # S2: how far
-            rise = self._matrix @ way / (fine * _FINE)
+            rise = self._matrix @ way / fine / _FINE
+            way /= fine
             found = -(g * rise)[second]
-            square = (h * rise * rise)[second].sum()
-            if not self.total[output].any() and not found.sum() > _SURE * np.sqrt((found * found).sum()):
+            if not self.total[output].any() and not self._is_sure(found, second):
                 self.sure[output] = False
                 continue
-            self.worth -= 0.5 * (way / fine) * sums[:, 1] / share
+            square = (h * rise * rise)[second].sum()
             length = _RATE * min(max(found.sum() / max(square, 1e-300), 0.0), 1.0)
-            self.total[output] += length * (way / fine)
+            self.total[output] += length * way
             shard.raw[:, output] += length * rise
+            self._judge(way, sums[:, 1] * (weight.sum() / weight[second].sum()), h.sum() / shard.n)
 
-    def _make_inverse(self, ridge: float) -> FloatArray:
-        """Inverse of the features' covariances, summed over rows, with a ridge, shape (m, m)."""
-        matrix = self._matrix
+    def _is_sure(self, found: FloatArray, second: npt.NDArray[np.bool_]) -> bool:
+        """Whether what the rows of S2 find, each of them as often as it counts, is far enough above zero."""
+        repeats = self._shard.counts[second] if self._shard.counted else 1.0
+        return bool(found.sum() > _SURE * np.sqrt((found * found / repeats).sum()))
+
+    def _judge(self, way: FloatArray, gradient: FloatArray, hessian: float) -> None:
+        """Add to each column's worth what the step would have lost without it, by S2's gradients."""
+        square = hessian * self._square
+        worth = np.empty(len(self.blocks))
+        push = -gradient - (square * way).sum(axis=1)
+        for k, own in enumerate(self.blocks):
+            worth[k] = (way[own] * (push[own] + 0.5 * (square[own, own] * way[own]).sum(axis=1))).sum()
+        self.worth += np.ldexp(worth, self._exponent)
+
+    def _sum_squares(self) -> FloatArray:
+        """The functions' products, summed over rows as if their mean weight were one, shape (m, m)."""
         weight = _whole_weights(self._shard.weight if self._shard.weighted else None)
         if weight is None:
-            square = matrix.T @ matrix
-        else:
-            square = (matrix * weight[:, None]).T @ matrix * (self._shard.n / weight.sum())
-        square /= _FINE**2
-        square[np.diag_indices_from(square)] += ridge
-        return _inverse(square)
+            return self._matrix.T @ self._matrix / _FINE**2
+        square = np.zeros((self._matrix.shape[1],) * 2)
+        for begin in range(0, len(weight), _BLOCK_ROWS):
+            rows = self._matrix[begin : begin + _BLOCK_ROWS]
+            square += (rows * weight[begin : begin + _BLOCK_ROWS, None]).T @ rows
+        return square * (len(weight) / weight.sum()) / _FINE**2
 
 
 def _whole(values: FloatArray) -> tuple[FloatArray, float]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from unbiasedgbm.binning import BinMapper, content_hash, learn_bins, sample_rows
+from unbiasedgbm.binning import BinMapper, Bins, content_hash, learn_bins, sample_rows
 from unbiasedgbm.ensemble.predict import prepare, raw_predict
 from unbiasedgbm.ensemble.trees import TreeEnsemble
 from unbiasedgbm.frames import Schema, Table
@@ -234,14 +235,22 @@ def draw_line(
 ) -> Line | None:
     """The line that a sample of ``n_rows`` rows tells of, if any."""
     n = len(sample.y)
-    if usable_rule("evidence", None, n, parameters.min_samples_leaf) != "evidence":
+    n_counted = n if sample.counts is None else int(sample.counts.sum(dtype=np.int64))
+    if usable_rule("evidence", None, n_counted, parameters.min_samples_leaf) != "evidence":
         return None
     content, edges = content_hash(sample.bins, mapper.column(), n, sample.counts), mapper.edge_hash()
     features = make_features(mapper, constraints.monotone, content ^ edges)
-    # by the bins first: a feature in other units has its place
-    order = np.lexsort((edges, content))
+    # by the bins first, so that a feature has its place in any unit; by the order of their rows last
+    order = np.lexsort((_digests(sample.bins, n, mapper.column()), edges, content))
     line = find_line(sample, mapper, features, order, constraints.groups, parameters, loss, base, pool)
     return None if line is None else line._replace(importance=line.importance * (n_rows / n))
+
+
+def _digests(bins: Bins, n_rows: int, column: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+    """A number for each narrow feature's bins in the order of the rows, shape (p,)."""
+    table = bins.narrow.reshape(n_rows, bins.n_bytes)
+    digests = [blake2b(table[:, c].tobytes(), digest_size=8).digest() if c >= 0 else bytes(8) for c in column.tolist()]
+    return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
 
 
 def begin(base: FloatArray, line: Line | None, n_features: int, n_outputs: int, n_bags: int) -> tuple[Progress, Start]:
@@ -250,6 +259,7 @@ def begin(base: FloatArray, line: Line | None, n_features: int, n_outputs: int, 
     if line is None:
         return progress, Start(base, None, 0)
     progress.importance += line.importance
+    progress.n_splits += np.bincount(line.trees.feature[line.trees.left >= 0], minlength=n_features)
     progress.n_line = line.trees.n_trees
     return progress, Start(base, line.trees, progress.n_line)
 

@@ -364,7 +364,8 @@ class _BaseUnbiasedGBM(BaseEstimator):
         """Unbiased gain gathered in training, shape (n_features,).
 
         The sum, over all splits made and all candidates rejected, of the score that they were judged by, in units of
-        the loss summed over rows: neither clipped nor scaled. Zero or negative means useless.
+        the loss summed over rows: neither clipped nor scaled. Where the fit began from a line, what leaving the feature
+        out of it would have cost is added. Zero or negative means useless.
         """
         check_is_fitted(self)
         return self._model.progress.importance.copy()

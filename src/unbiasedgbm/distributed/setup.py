@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,12 +29,11 @@ from unbiasedgbm.training.setup import (
     Constraints,
     Start,
     begin,
-    draw_line,
+    go_on,
     held_out_counts,
     hold_out_key,
     make_features,
     repetitions,
-    wants_line,
 )
 from unbiasedgbm.training.shard import TrainingData
 from unbiasedgbm.training.workspace import TrainingParameters, make_layout
@@ -196,14 +196,10 @@ class SetUp:
     ) -> tuple[Progress, Start]:
         """Where the fit begins: from a model, from a line, or from a constant."""
         if self.before is not None:
-            trees, progress = self.before.ensemble, self.before.progress.copy()
-            return progress, Start(trees.base, trees, progress.n_line)
+            return go_on(self.before.ensemble, self.before.progress)
         statistics = RemoteStatistics(lambda *steps: self.crew.ask(steps), TRAIN, facts.n, facts.weighted)
-        base, line = loss.start_over(statistics), None
-        if wants_line(parameters, loss):
-            sample = self._line_rows(mapper, facts)
-            line = draw_line(sample, facts.n, mapper, constraints, parameters, loss, base, pool)
-        return begin(base, line, len(mapper.n_bins), loss.n_outputs, parameters.n_bags)
+        sample = partial(self._line_rows, mapper, facts)
+        return begin(loss.start_over(statistics), sample, facts.n, mapper, constraints, parameters, loss, pool)
 
     def _line_rows(self, mapper: BinMapper, facts: Facts) -> TrainingData:
         """The rows that a line is learned from, here."""

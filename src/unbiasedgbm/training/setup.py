@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -190,21 +192,46 @@ def make_booster(
     features = make_features(mapper, constraints.monotone, content)
     data = TrainingData(bins, rows.y, weight, counts)
     if before is None:
-        base, line = loss.start(rows.y, weight), None
-        if wants_line(parameters, loss):
-            sample = _sample(rows, data, mapper, pool)
-            line = draw_line(sample, len(rows.y), mapper, constraints, parameters, loss, base, pool)
-        progress, start = begin(base, line, schema.n_features, loss.n_outputs, parameters.n_bags)
+        base = loss.start(rows.y, weight)
+        sample = partial(_sample, rows, data, mapper, pool)
+        progress, start = begin(base, sample, len(rows.y), mapper, constraints, parameters, loss, pool)
     else:
-        trees, progress = before[0], before[1].copy()
-        start = Start(trees.base, trees, progress.n_line)
+        progress, start = go_on(*before)
     raw, bags = start_raw(start, parameters.n_bags, table, pool)
     shard = Shard(data, raw, bags, make_layout(parameters, mapper), pool)
     booster = Booster(parameters, loss, shard, mapper, features, constraints.groups, progress, pool)
     return booster, shard, start
 
 
-def wants_line(parameters: TrainingParameters, loss: Loss) -> bool:
+def go_on(trees: TreeEnsemble, progress: Progress) -> tuple[Progress, Start]:
+    """A fit that goes on from a model."""
+    return progress.copy(), Start(trees.base, trees, progress.n_line)
+
+
+def begin(
+    base: FloatArray,
+    sample: Callable[[], TrainingData],
+    n_rows: int,
+    mapper: BinMapper,
+    constraints: Constraints,
+    parameters: TrainingParameters,
+    loss: Loss,
+    pool: Pool,
+) -> tuple[Progress, Start]:
+    """A fit before its first iteration, from a line or a constant; ``sample()`` are some of the ``n_rows`` rows."""
+    progress = Progress.start(len(mapper.n_bins), loss.n_outputs, parameters.n_bags)
+    line = None
+    if _wants_line(parameters, loss):
+        line = _draw_line(sample(), n_rows, mapper, constraints, parameters, loss, base, pool)
+    if line is None:
+        return progress, Start(base, None, 0)
+    progress.importance += line.importance
+    progress.n_splits += np.bincount(line.trees.feature[line.trees.left >= 0], minlength=len(mapper.n_bins))
+    progress.n_line = line.trees.n_trees
+    return progress, Start(base, line.trees, progress.n_line)
+
+
+def _wants_line(parameters: TrainingParameters, loss: Loss) -> bool:
     """Whether a fit looks for a line to begin from."""
     suits = loss.leaf_level is None and not isinstance(loss, CustomLoss)
     if parameters.linear_start and not suits:
@@ -223,7 +250,7 @@ def _sample(rows: Rows, data: TrainingData, mapper: BinMapper, pool: Pool) -> Tr
     return TrainingData(mapper.transform(rows.table.take(chosen), pool), data.y[chosen], weight, counts)
 
 
-def draw_line(
+def _draw_line(
     sample: TrainingData,
     n_rows: int,
     mapper: BinMapper,
@@ -251,17 +278,6 @@ def _digests(bins: Bins, n_rows: int, column: npt.NDArray[np.int64]) -> npt.NDAr
     table = bins.narrow.reshape(n_rows, bins.n_bytes)
     digests = [blake2b(table[:, c].tobytes(), digest_size=8).digest() if c >= 0 else bytes(8) for c in column.tolist()]
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
-
-
-def begin(base: FloatArray, line: Line | None, n_features: int, n_outputs: int, n_bags: int) -> tuple[Progress, Start]:
-    """A fit before its first iteration."""
-    progress = Progress.start(n_features, n_outputs, n_bags)
-    if line is None:
-        return progress, Start(base, None, 0)
-    progress.importance += line.importance
-    progress.n_splits += np.bincount(line.trees.feature[line.trees.left >= 0], minlength=n_features)
-    progress.n_line = line.trees.n_trees
-    return progress, Start(base, line.trees, progress.n_line)
 
 
 def start_raw(start: Start, n_bags: int, table: Table, pool: Pool) -> tuple[FloatArray, list[FloatArray]]:

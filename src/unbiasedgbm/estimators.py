@@ -287,14 +287,14 @@ class _BaseUnbiasedGBM(BaseEstimator):
             name: getattr(self, name)
             for name in (
                 "learning_rate", "role_draw", "num_leaves", "max_depth", "min_samples_leaf", "min_child_weight",
-                "min_split_gain", "reg_lambda", "cat_smooth", "subsample", "colsample_bytree", "colsample_bynode",
-                "linear_start",
+                "min_split_gain", "cat_smooth", "subsample", "colsample_bytree", "colsample_bynode", "linear_start",
             )
         }  # fmt: skip
         return TrainingParameters(
             split_rule=rule,
             role_ratio=ratio if rule == self.split_rule else None,
             n_bags=DEFAULT_BAGS[rule] if self.n_bags is None else self.n_bags,
+            reg_lambda=self.reg_lambda / self._make_loss().n_outputs,
             seed=seed,
             **same_name,
         )
@@ -453,7 +453,7 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
     min_split_gain : float, default=0.0
         Score that a split must exceed; may be negative.
     reg_lambda : float, default=1.0
-        L2 penalty on leaf values.
+        L2 penalty on leaf values; with more than two classes, each has its share of it, ``reg_lambda / n_classes``.
     max_bins : int, default=128
         Bins for the values of a numeric feature; at most 255.
     subsample, colsample_bytree, colsample_bynode : float, default=1.0

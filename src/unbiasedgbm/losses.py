@@ -45,6 +45,8 @@ class Loss:
         Largest |g| and h that there can be, where they are known.
     leaf_level : float or None
         Leaf values are this quantile of the residuals y − F of their rows; None for a Newton step.
+    max_step : float
+        Longest Newton step: where hessians are small, a quadratic says little of the loss farther away.
     """
 
     name: ClassVar[str] = ""
@@ -52,6 +54,7 @@ class Loss:
     constant_hessian: ClassVar[bool] = False
     unit_dispersion: ClassVar[bool] = False
     leaf_level: float | None = None
+    max_step: ClassVar[float] = math.inf
     bounds: ClassVar[tuple[float, float] | None] = None
 
     def check_target(self, y: FloatArray) -> None:
@@ -87,6 +90,11 @@ class Loss:
 
     def prepare_over(self, rows: RowStatistics) -> None:
         """`prepare` for rows that may lie anywhere."""
+
+    @property
+    def prepares(self) -> bool:
+        """Whether it learns something of all rows before each iteration."""
+        return type(self).prepare_over is not Loss.prepare_over
 
     def gradients(self, y: FloatArray, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
         """First and second derivative by the raw prediction, unweighted.
@@ -152,6 +160,8 @@ class MulticlassLogLoss(Loss):
     name = "multiclass_log_loss"
     unit_dispersion = True
     bounds = (1.0, 0.25)
+    # from one class in fifty to even odds, where a quadratic would go six times as far
+    max_step = 4.0
 
     def __init__(self, n_classes: int) -> None:
         self.n_outputs = n_classes

@@ -57,7 +57,7 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     from unbiasedgbm.threads import effective_n_jobs
     from unbiasedgbm.training.line import LINE_ROWS, MOST_FEATURES, MOST_TREES
     from unbiasedgbm.training.roles import DEFAULT_BAGS, role_shares, usable_rule
-    from unbiasedgbm.training.workspace import HIST_BYTES
+    from unbiasedgbm.training.workspace import HIST_BYTES, count_lanes, team_size
 
     parameters = REGRESSOR_PARAMETERS if n_classes == 1 else CLASSIFIER_PARAMETERS
     table = {parameter.name: parameter for parameter in parameters}
@@ -74,22 +74,23 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     bins = 8 * ((n_features + 7) // 8) * n_rows
     if bins >= COLUMNS_BYTES:
         bins += n_features * n_rows
-    # class numbers, role, packed gradient, two row numbers; raw prediction and two derivatives of each output
-    rows = (8 * (n_classes > 1) + 1 + 8 + 4 + 4) * n_rows + (8 + 4 + 4) * n_rows * n_outputs
     num_leaves, min_samples = values["num_leaves"], values["min_samples_leaf"]
     rule = usable_rule(values["split_rule"], values["role_ratio"], n_rows, min_samples)
     n_bags = values["n_bags"] or DEFAULT_BAGS[rule]
-    if n_bags > 1:
-        rows += 8 * n_rows * n_outputs * n_bags
+    n_lanes = count_lanes(n_rows, n_bags, n_threads)
+    # class numbers, raw predictions, of bags, too; of each lane role, packed gradient, two row numbers, two derivatives
+    rows = 8 * (n_classes > 1) + 8 * n_outputs * (1 + n_bags * (n_bags > 1))
+    rows = n_rows * (rows + n_lanes * (1 + 8 + 4 + 4 + (4 + 4) * n_outputs))
     shares = role_shares(rule, values["role_ratio"])
     shares = shares[shares > 0]
     histogram = 8 * len(shares) * STRIDE * n_features
-    n_slots = min(max(2, num_leaves), max(4, HIST_BYTES // histogram))
+    n_slots = min(max(2, num_leaves), max(4, HIST_BYTES // (histogram * n_lanes)))
     # leaves that are large enough to be split wait with their histograms, besides the two that have just been made;
     # memory of the others is never touched
     room = float(shares.min()) * n_rows / (_WAITING_ROWS[n_classes > 1] * min_samples)
     waiting = 2 + math.ceil(room * -math.expm1(-num_leaves / room))
-    histograms = histogram * (min(n_slots, waiting) + n_threads - 1)
+    n_members = team_size(n_rows, n_threads // n_lanes)
+    histograms = histogram * n_lanes * (min(n_slots, waiting) + n_members - 1)
     # quantiles sort samples of columns, and the allocator of a thread keeps what it has once had
     sorting = 8 * _SORT_COPIES * min(n_rows, SAMPLE_ROWS) * min(n_threads - 1, n_features)
     nodes = 2 * min(num_leaves, max(2, n_rows // min_samples))

@@ -112,7 +112,13 @@ _SHARED = (
         "'standard' ('evidence' takes into account that it is the best of all features); may be negative, and -inf "
         "turns the limit off.",
     ),
-    Parameter("reg_lambda", "float", 1.0, "L2 penalty on leaf values, added to hessian sums.", low=0),
+    Parameter(
+        "reg_lambda",
+        "float",
+        1.0,
+        "L2 penalty on leaf values, added to hessian sums; with more than two classes, a class's share of it.",
+        low=0,
+    ),
     Parameter("max_bins", "int", 128, "Bins for the values of a numeric feature.", low=2, high=255),
     Parameter("subsample", "float", 1.0, "Share of the rows drawn for each tree.", low=0, high=1, open_low=True),
     Parameter(

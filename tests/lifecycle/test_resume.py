@@ -237,7 +237,7 @@ class InterruptIn(BaseCallback):
         from unbiasedgbm.training import loop
         from unbiasedgbm.training.booster import Booster
 
-        owner, name = {"grow": (Booster, "_finish"), "end": (Booster, "iterate"), "record": (loop, "_record")}[where]
+        owner, name = {"grow": (Booster, "_finish"), "end": (Booster, "run_ahead"), "record": (loop, "_record")}[where]
         original = getattr(owner, name)
 
         def interrupted(*arguments):

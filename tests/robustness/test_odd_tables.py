@@ -3,9 +3,10 @@
 import numpy as np
 import pandas as pd
 import pytest
-from workbench import ALL_RULES
+from workbench import ALL_RULES, booster
 
 from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor
+from unbiasedgbm.losses import MulticlassLogLoss
 
 FAST = {"n_estimators": 5, "n_jobs": 1}
 
@@ -124,12 +125,26 @@ def test_rare_class():
     assert proba[:, 1].mean() == pytest.approx(0.0015, abs=0.003)
 
 
-def test_fifty_classes():
+@pytest.mark.parametrize("rule", ["standard", "evidence"])
+@pytest.mark.parametrize("learning_rate", [0.1, 0.3, 1.0])
+def test_fifty_classes(rule, learning_rate):
+    """Hessians are small, and Newton steps long: they must not swing to and fro."""
     rng = np.random.default_rng(0)
     c = rng.integers(0, 50, 1500)
     X = np.column_stack([c + rng.normal(size=1500) * 0.1, rng.normal(size=1500)])
-    model = UnbiasedGBMClassifier(n_estimators=10, learning_rate=0.3, split_rule="standard", n_jobs=1).fit(X, c)
-    assert model.score(X, c) > 0.9
+    model = UnbiasedGBMClassifier(n_estimators=20, learning_rate=learning_rate, split_rule=rule, n_jobs=1).fit(X, c)
+    assert model.score(X, c) > 0.85
+
+
+def test_classes_that_are_told_apart_for_sure():
+    """Nothing is left to learn: sums of hessians are zero in fixed point, hessians are not."""
+    c = np.arange(300) % 3
+    boosted = booster(c[:, None] + 0.5, c.astype(float), loss=MulticlassLogLoss(3), split_rule="evidence")
+    for certainty in (40.0, 80.0, 700.0):
+        boosted.rows.raw[:] = certainty * (np.arange(3) == c[:, None])
+        for tree in boosted.iterate():
+            assert np.isfinite(tree.value).all()
+            assert np.abs(tree.value).max() < 0.5
 
 
 @pytest.mark.parametrize("rule", ALL_RULES)

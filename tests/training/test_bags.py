@@ -20,7 +20,7 @@ def test_default_is_three_for_evidence_and_one_for_the_paper():
 def test_raw_predictions_are_the_mean_of_the_bags():
     boosted = booster(X, y, categorical=[4, 5], split_rule="evidence", n_bags=3)
     for _ in range(5):
-        boosted.iterate()
+        boosted.rows.advance(boosted, boosted.iterate())
     bags = boosted.rows.bags
     np.testing.assert_allclose(boosted.rows.raw, np.mean(bags, axis=0), rtol=1e-12)
     # chains of their own, not three copies of one

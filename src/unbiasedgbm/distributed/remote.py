@@ -12,7 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -26,13 +26,14 @@ from unbiasedgbm.distributed.statistics import Ask, RemoteStatistics, quantiles
 from unbiasedgbm.distributed.tree_rows import BOTH, LEFT, NEITHER, RIGHT, Splits, used_cells
 from unbiasedgbm.losses import Loss
 from unbiasedgbm.metrics import Metric
+from unbiasedgbm.threads import Pool
 from unbiasedgbm.training.booster import Booster, Lane, Tops
 from unbiasedgbm.training.gradients import Packing
 from unbiasedgbm.training.harvest import GrownTree
 from unbiasedgbm.training.nodes import N_LEAVES, N_NODES, Evidence
 from unbiasedgbm.training.shard import Draw
 from unbiasedgbm.training.splitting import Rule
-from unbiasedgbm.training.workspace import HIST_BYTES, Rows, TrainingParameters, Workspace
+from unbiasedgbm.training.workspace import HIST_BYTES, TrainingParameters, Workspace
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -93,6 +94,13 @@ class RemoteRows:
         """Look ahead in the trees that are grown in a workspace."""
         self._foresight = Foresight(memory, self._used) if Foresight.possible(memory) else None
 
+    def lanes(self, n: int, pool: Pool) -> list[RemoteRows]:
+        """The same rows for so many trees at the same time."""
+        return [self, *(RemoteRows(self._fit, lane, self._parameters) for lane in range(1, n))]
+
+    def advance(self, booster: Booster, grown: Sequence[GrownTree]) -> None:
+        """Nothing: the stations keep the mean of the bags."""
+
     def measure(self, metric: Metric) -> float:
         """A metric at the current raw predictions."""
         return self._fit.measure(metric)
@@ -102,7 +110,7 @@ class RemoteRows:
     def gradients(self, loss: Loss, bag: int) -> tuple[float, float]:
         """Derivatives at a bag's raw predictions; returns the largest |g| and h, unweighted."""
         loss.prepare_over(RemoteStatistics(self.ask, str(bag), self.n, self.weighted))
-        step = ("gradients", (self._lane, loss if _is_prepared(loss) else None, bag))
+        step = ("gradients", (self._lane, loss if loss.prepares else None, bag))
         if loss.bounds is None:
             tops: tuple[float, float] = self.ask(step)[0]
             return tops
@@ -295,16 +303,15 @@ class RemoteBooster(Booster):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._remote = [cast(RemoteRows, lane.rows) for lane in self._lanes]
         for rows, lane in zip(self._remote, self._lanes, strict=True):
             rows.equip(lane.memory)
 
-    def _rows_of_lanes(self) -> Sequence[Rows]:
-        others = [RemoteRows(self.fit, lane, self.parameters) for lane in range(1, self.fit.plan.n_lanes)]
-        self._remote = [self.rows, *others]
-        return self._remote
+    def _n_lanes(self) -> int:
+        return self.fit.plan.n_lanes
 
-    def iterate(self) -> list[GrownTree]:
-        """One iteration; begun again if a worker is lost in it."""
+    def run_ahead(self, n: int) -> list[list[GrownTree]]:
+        """One iteration, however many may be asked for; begun again if a worker is lost in it."""
         start = self.progress.copy()
 
         def work() -> list[GrownTree]:
@@ -315,7 +322,7 @@ class RemoteBooster(Booster):
 
         grown = self.fit.steadily(work)
         self.fit.finished(grown)
-        return grown
+        return [grown]
 
     def _grow_trees(self) -> list[GrownTree]:
         """The trees of an iteration: as many bags at the same time as there are lanes, one output after the other."""
@@ -342,14 +349,9 @@ class RemoteBooster(Booster):
         rows.ask = ask
         if output == 0:
             tops[bag] = self._gradients(lane, bag)
-        return self._grow_tree(lane, tops[bag], bag, output)
+        return self._grow_tree(lane, tops[bag], bag, output, self.progress.n_iterations)
 
 
 def n_lanes(loss: Loss, n_bags: int) -> int:
     """Trees to grow at the same time: of several bags, unless stations must put rows in order for each of them."""
-    return 1 if loss.leaf_level is not None or _is_prepared(loss) else min(n_bags, _MOST_LANES)
-
-
-def _is_prepared(loss: Loss) -> bool:
-    """Whether a loss learns something of all rows before each iteration."""
-    return type(loss).prepare_over is not Loss.prepare_over
+    return 1 if loss.leaf_level is not None or loss.prepares else min(n_bags, _MOST_LANES)

@@ -153,7 +153,11 @@ class TreeRows:
         ranges = [self._ranges(path, 0, 4) for path in paths]
         begin = np.array([begin for leaf in ranges for begin, _ in leaf], np.int64)
         end = np.array([end for leaf in ranges for _, end in leaf], np.int64)
-        self.shard.add_ranges(begin, end, output, np.repeat(values, [len(leaf) for leaf in ranges]))
+        value = np.repeat(values, [len(leaf) for leaf in ranges])
+        shard = self.shard
+        shard.add_ranges(shard.bag, begin, end, output, value * len(shard.bags))
+        if len(shard.bags) > 1:
+            shard.add_ranges(shard.raw, begin, end, output, value)
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ sum over rows is an integer sum, so the model does not depend on threads, blocks
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -30,7 +31,7 @@ from unbiasedgbm.training.partition import add_tree
 from unbiasedgbm.training.shard import BLOCK_ROWS, Draw, Shard
 from unbiasedgbm.training.splitting import EVIDENCE, SPLIT_RULES, Rule
 from unbiasedgbm.training.team import STOP
-from unbiasedgbm.training.workspace import Rows, TrainingParameters, Workspace, team_size
+from unbiasedgbm.training.workspace import Rows, TrainingParameters, Workspace, count_lanes, team_size
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -120,10 +121,13 @@ class Lane:
     ----------
     rows : Rows
     memory : Workspace
+    pool : Pool
+        Threads that grow a tree together.
     """
 
     rows: Rows
     memory: Workspace
+    pool: Pool
 
 
 @dataclass
@@ -131,14 +135,15 @@ class Booster:
     """Grows trees one iteration at a time.
 
     With `n_bags` > 1, as many chains of trees grow side by side, each from its own raw predictions and with its own
-    roles; the model is their mean, so the trees of a chain enter it divided by `n_bags`.
+    roles; the model is their mean, so the trees of a chain enter it divided by `n_bags`. On a table
+    that is too small for several threads to share a tree, each of them grows the tree of another chain.
 
     Parameters
     ----------
     parameters : TrainingParameters
     loss : Loss
     rows : Rows
-        Their raw predictions are advanced by every iteration.
+        The raw predictions of their bags are advanced by every iteration.
     mapper : BinMapper
     features : ndarray of shape (p,), FEATURE
     groups : ndarray of shape (n_groups, p), uint8
@@ -159,17 +164,26 @@ class Booster:
     _lanes: list[Lane] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        n_members, lanes = team_size(self.rows, self.pool), self._rows_of_lanes()
-        size = (self.rows.layout, self.mapper, self.features, self.groups, n_members, len(lanes))
-        self._lanes = [Lane(rows, Workspace(self.parameters, *size)) for rows in lanes]
+        n_lanes = self._n_lanes()
+        pool = Pool(max(1, self.pool.n_threads // n_lanes))
+        size = (
+            self.rows.layout,
+            self.mapper,
+            self.features,
+            self.groups,
+            team_size(self.rows.n, pool.n_threads),
+            n_lanes,
+        )
+        self._lanes = [Lane(rows, Workspace(self.parameters, *size), pool) for rows in self.rows.lanes(n_lanes, pool)]
         self._code = SPLIT_RULES[self.parameters.split_rule]
         self._max_draw = float(exponential_table().max()) if self.rows.layout.drawn else 1.0
         # features that have anything to cut
         self._n_useful = max(int((self.mapper.n_bins > 2).sum()), 1)
 
-    def _rows_of_lanes(self) -> Sequence[Rows]:
-        """The rows as each of the trees sees them that are grown at the same time."""
-        return [self.rows]
+    def _n_lanes(self) -> int:
+        """Trees to grow at the same time."""
+        # what a loss learns of a chain's rows must not be mixed up
+        return 1 if self.loss.prepares else count_lanes(self.rows.n, self.parameters.n_bags, self.pool.n_threads)
 
     @property
     def exhausted(self) -> bool:
@@ -178,13 +192,47 @@ class Booster:
 
     def iterate(self) -> list[GrownTree]:
         """One iteration: in each bag a tree for each output, all from the gradients at its start."""
-        lane = self._lanes[0]
-        grown = []
-        for bag in range(self.parameters.n_bags):
-            tops = self._gradients(lane, bag)
-            grown += [self._grow_tree(lane, tops, bag, output) for output in range(self.loss.n_outputs)]
-        self._end_iteration(grown)
-        return grown
+        return self.run_ahead(1)[0]
+
+    def run_ahead(self, n: int) -> list[list[GrownTree]]:
+        """Up to ``n`` iterations, of which chains need not wait for each other; returns the trees of each."""
+        bags, first = range(self.parameters.n_bags), self.progress.n_iterations
+        # never beyond the one after which boosting may end
+        left = -(-PATIENCE // self.parameters.n_bags) - self.progress.idle
+        n = max(1, min(n, left)) if len(self._lanes) > 1 else 1
+        grown: list[list[list[GrownTree]]] = [[] for _ in bags]
+        turns, going = deque(bags), True
+
+        def work(lane: Lane) -> None:
+            nonlocal going
+            while going:
+                try:
+                    bag = turns.popleft()
+                except IndexError:
+                    # all chains that have not come so far are being grown
+                    return
+                try:
+                    grown[bag].append(self._grow_bag(lane, bag, first + len(grown[bag])))
+                except BaseException:
+                    going = False
+                    raise
+                if len(grown[bag]) < n:
+                    turns.append(bag)
+
+        try:
+            self.pool.run(work, [(lane,) for lane in self._lanes])
+        finally:
+            # Ctrl-C while the last trees are waited for
+            going = False
+        iterations = [[tree for bag in bags for tree in grown[bag][k]] for k in range(n)]
+        for trees in iterations:
+            self._end_iteration(trees)
+        return iterations
+
+    def _grow_bag(self, lane: Lane, bag: int, iteration: int) -> list[GrownTree]:
+        """A bag's trees of an iteration, one for each output."""
+        tops = self._gradients(lane, bag)
+        return [self._grow_tree(lane, tops, bag, output, iteration) for output in range(self.loss.n_outputs)]
 
     def _end_iteration(self, grown: Sequence[GrownTree]) -> None:
         """Note what an iteration's trees, bag by bag, say of the progress."""
@@ -207,11 +255,11 @@ class Booster:
 
     # -- one tree ----------------------------------------------------------------------------------------------------
 
-    def _grow_tree(self, lane: Lane, tops: Tops, bag: int, output: int) -> GrownTree:
+    def _grow_tree(self, lane: Lane, tops: Tops, bag: int, output: int, iteration: int) -> GrownTree:
         """Roles, packed gradients, growth, leaf values, update."""
         memory, parameters, memories = lane.memory, self.parameters, self.progress.memories
         place = bag * self.loss.n_outputs + output
-        number = self.progress.n_iterations * len(memories) + place
+        number = iteration * len(memories) + place
         draw = self._draw(number)
         counts, sums = self._begin_tree(lane, draw, tops, output)
         dispersion = self._dispersion(sums)
@@ -247,10 +295,11 @@ class Booster:
         """Pack the gradients of all rows for the split search."""
         rows = lane.rows
         bits = count_bits(self.parameters.min_samples_leaf)
-        room_g, room_h = sums.g, sums.h
+        # sums in fixed point leave out less than a unit of each row, which is all of it where all rows are near zero
+        room_g, room_h = (total + rows.n / fixed_unit(top, rows.n) for total, top in zip(sums[:2], tops, strict=True))
         if rows.layout.drawn:
-            room_g = drawn_bound(sums.g, sums.g2, tops.g, self._max_draw)
-            room_h = drawn_bound(sums.h, sums.h2, tops.h, self._max_draw)
+            room_g = drawn_bound(room_g, sums.g2, tops.g, self._max_draw)
+            room_h = drawn_bound(room_h, sums.h2, tops.h, self._max_draw)
         packing = choose_packing(room_g, room_h, rows.n_rows, bits)
         sum_g, sum_h = rows.pack(draw, output, packing).tolist()
         if not packing.holds(sum_g, sum_h, rows.n_rows):
@@ -340,7 +389,7 @@ class Booster:
             memory.board[STOP] = 1
 
         others = [partial(work, member) for member in range(1, memory.n_members)]
-        while (question := self.pool.run_team(partial(work, 0), others, stop)) != DONE:
+        while (question := lane.pool.run_team(partial(work, 0), others, stop)) != DONE:
             if rows.elsewhere is None:
                 raise AssertionError("the grower asks for rows that it has; this is a bug, please report it")
             node = int(memory.state[REQUEST])
@@ -358,6 +407,7 @@ class Booster:
             fixed_unit(tops.h, rows.n),
             parameters.reg_lambda,
             packing.h_scale / packing.g_scale,
+            self.loss.max_step,
             parameters.learning_rate / parameters.n_bags,
         )
         if self.loss.leaf_level is not None:

@@ -103,7 +103,8 @@ def choose_packing(sum_g: float, sum_h: float, n_rows: int, bits: int) -> Packin
 
 
 def _power_of_two(x: float) -> float:
-    return math.ldexp(1.0, min(max(math.frexp(x)[1] - 1, -900), 900))
+    # its square is a number, too
+    return math.ldexp(1.0, min(max(math.frexp(x)[1] - 1, -500), 500))
 
 
 def drawn_bound(total: float, squares: float, top: float, largest_draw: float) -> float:

@@ -25,6 +25,8 @@ class NewtonStep(NamedTuple):
     reg_lambda: float
     bound: float
     """A node's bounds by monotone constraints times this are bounds on its value."""
+    most: float
+    """Longest step."""
     rate: float
     """Share of the step that is taken."""
 
@@ -34,7 +36,8 @@ def newton_step(rows: Rows, memory: Workspace, output: int, step: NewtonStep) ->
     leaf = _leaves(memory)
     sums = rows.leaf_sums(memory, leaf, output, (step.g_unit, step.h_unit))
     g, h = sums[:, 0] / step.g_unit, sums[:, 1] / step.h_unit
-    return _take(rows, memory, leaf, -g / np.maximum(h + step.reg_lambda, 1e-300), output, step)
+    newton = np.clip(-g / np.maximum(h + step.reg_lambda, 1e-300), -step.most, step.most)
+    return _take(rows, memory, leaf, newton, output, step)
 
 
 def quantile_step(rows: Rows, memory: Workspace, output: int, level: float, step: NewtonStep) -> FloatArray:
@@ -72,10 +75,10 @@ def finish_leaves(
     h_unit,
     reg_lambda,
     bound,
+    most,
     rate,
     at,
     step,
-    raw,
     bag,
     n_bags,
     value,
@@ -92,12 +95,12 @@ def finish_leaves(
     g, h, weight
         As in `gradients.pack`.
     rows : ndarray of shape (n,), uint32
-    g_unit, h_unit, reg_lambda, bound, rate
+    g_unit, h_unit, reg_lambda, bound, most, rate
         See `NewtonStep`.
     at, step : int
         Row i's raw prediction is at + step * i.
-    raw, bag : ndarrays of shape (n * step,), float64
-        Added to; the second one `n_bags` times, if there are several.
+    bag : ndarray of shape (n * step,), float64
+        Added to, `n_bags` times.
     value : ndarray of shape (m,), float64
         Filled.
     """
@@ -113,14 +116,13 @@ def finish_leaves(
             end += count[k, role]
         total_g, total_h = _sum_range(g, h, weight, rows, begin, end, g_unit, h_unit)
         newton = -(total_g / g_unit) / max(total_h / h_unit + reg_lambda, 1e-300)
+        newton = min(max(newton, -most), most)
         added = min(max(newton, node[k].low * bound), node[k].high * bound) * rate
         value[k] = added
+        of_bag = added * n_bags
         begin = node[k].begin
         for i in range(np.uint64(begin), np.uint64(begin + node[k].n_rows)):
-            place = np.uint64(at) + np.uint64(step) * np.uint64(rows[i])
-            raw[place] += added
-            if n_bags > 1:
-                bag[place] += added * n_bags
+            bag[np.uint64(at) + np.uint64(step) * np.uint64(rows[i])] += of_bag
 
 
 @inline_kernel

@@ -19,6 +19,9 @@ from unbiasedgbm.training.harvest import GrownTree, Harvest
 
 FloatArray = npt.NDArray[np.float64]
 
+# Iterations between which nobody looks on, so that chains of trees need not wait for each other.
+_AHEAD = 8
+
 
 class Measured(Protocol):
     """Rows that metrics are computed of, wherever they are."""
@@ -91,18 +94,20 @@ def boost(
     """
     done = _Done.now(booster, state, harvest)
     first = state.iteration
+    ahead = 1 if validation is not None or watch_training or callbacks else _AHEAD
     try:
         call_all(callbacks, "begin", state)
         while state.iteration < state.n_estimators and not booster.exhausted:
             if call_all(callbacks, "before_iteration", state):
                 break
-            grown = booster.iterate()
-            harvest.add(grown)
+            for grown in booster.run_ahead(min(ahead, state.n_estimators - state.iteration)):
+                harvest.add(grown)
             state.iteration = booster.progress.n_iterations
             if validation is not None:
                 validation.advance(booster, grown)
                 _record(state, "validation", metrics, validation)
             if watch_training:
+                booster.rows.advance(booster, grown)
                 _record(state, "training", metrics, booster.rows)
             done = _Done.now(booster, state, harvest)
             if call_all(callbacks, "after_iteration", state):

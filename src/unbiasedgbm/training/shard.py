@@ -35,6 +35,8 @@ from unbiasedgbm.training.leaves import NewtonStep, add_values, finish_leaves, s
 from unbiasedgbm.training.nodes import N_NODES
 
 if TYPE_CHECKING:
+    from unbiasedgbm.training.booster import Booster
+    from unbiasedgbm.training.harvest import GrownTree
     from unbiasedgbm.training.workspace import Workspace
 
 FloatArray = npt.NDArray[np.float64]
@@ -101,9 +103,9 @@ class Shard:
     ----------
     data : TrainingData
     raw : ndarray of shape (n, n_outputs), float64
-        Raw predictions so far; advanced by every tree.
+        Raw predictions so far, the mean of the bags; with several bags kept up by `advance` alone.
     bags : list of ndarrays of shape (n, n_outputs), float64
-        The same of each bag; with one bag, ``raw`` itself.
+        The same of each bag, advanced by every tree; with one bag, ``raw`` itself.
     layout : Layout
     pool : Pool
     runs : sequence of (first row here, its number among all rows), default=((0, 0),)
@@ -152,12 +154,15 @@ class Shard:
                 self.blocks.append((first + begin, first + end))
                 self.offsets.append(np.uint64(number - first))
 
-    def lane(self) -> Shard:
-        """The same rows and raw predictions, to grow another tree at the same time."""
-        lane = copy(self)
-        for name in ("roles", "packed", "rows", "spare", "g", "h"):
-            setattr(lane, name, np.zeros_like(getattr(self, name)))
-        return lane
+    def lanes(self, n: int, pool: Pool) -> list[Shard]:
+        """The same rows and raw predictions, to grow so many trees at the same time, each on the threads of a pool."""
+        lanes = [copy(self) for _ in range(n)]
+        for lane in lanes:
+            lane.pool = pool
+        for lane in lanes[1:]:
+            for name in ("roles", "packed", "rows", "spare", "g", "h"):
+                setattr(lane, name, np.zeros_like(getattr(self, name)))
+        return lanes
 
     # -- an iteration ------------------------------------------------------------------------------------------------
 
@@ -193,6 +198,12 @@ class Shard:
     def statistics(self) -> RowStatistics:
         """Statistics of all rows."""
         return RowStatistics(self.data.y, as_outputs(self.raw), self.data.sample_weight)
+
+    def advance(self, booster: Booster, grown: Sequence[GrownTree]) -> None:
+        """Add the trees of an iteration to the mean of the bags, which is what metrics are measured of."""
+        if len(self.bags) > 1:
+            for one in grown:
+                booster.add_to(one, self.bins, self.raw)
 
     def measure(self, metric: Metric) -> float:
         """A metric of all rows."""
@@ -293,8 +304,8 @@ class Shard:
         value = np.empty(m)
         finish_leaves(
             *(memory.nodes.node[:m], memory.nodes.count, self.layout.leaf_role),
-            *(self.g[output], self.h[output], self.weight, self.rows, *step, output, self.raw.shape[1]),
-            *(self.raw.reshape(-1), self.bag.reshape(-1), len(self.bags), value),
+            *(self.g[output], self.h[output], self.weight, self.rows, *step, output, self.bag.shape[1]),
+            *(self.bag.reshape(-1), len(self.bags), value),
         )
         return value
 
@@ -332,7 +343,8 @@ class Shard:
 
     def add(self, memory: Workspace, leaf: npt.NDArray[np.intp], output: int, value: FloatArray) -> None:
         """Add the leaves' values to the raw predictions of all their rows, also of those left out of the tree."""
-        self.add_ranges(*_ranges(memory, leaf, 0, 4), output, value)
+        # computed from what the model adds: a model that goes on knows nothing else
+        self.add_ranges(self.bag, *_ranges(memory, leaf, 0, 4), output, value * len(self.bags))
 
     def range_sums(self, begin: IntArray, end: IntArray, output: int, units: tuple[float, float]) -> IntArray:
         """`leaf_sums` of ranges of the sorted rows."""
@@ -349,19 +361,14 @@ class Shard:
             return sums
         return np.stack([np.add.reduceat(sums[:, k], owner) for k in (0, 1)], axis=1)
 
-    def add_ranges(self, begin: IntArray, end: IntArray, output: int, value: FloatArray) -> None:
-        """`add` for ranges of the sorted rows."""
+    def add_ranges(self, raw: FloatArray, begin: IntArray, end: IntArray, output: int, value: FloatArray) -> None:
+        """`add` to some raw predictions, for ranges of the sorted rows."""
         owner, begins, ends = self._chunks(begin, end)
         values = value if owner is None else np.repeat(value, np.diff(np.append(owner, len(begins))))
-        # what the bag adds is computed from what the model adds: a model that goes on knows nothing else
-        added = [(self.raw, values)]
-        if len(self.bags) > 1:
-            added.append((self.bag, values * len(self.bags)))
         self.pool.run(
             add_values,
             [
-                (raw.reshape(-1), output, raw.shape[1], self.rows, begins, ends, value, first, last)
-                for raw, value in added
+                (raw.reshape(-1), output, raw.shape[1], self.rows, begins, ends, values, first, last)
                 for first, last in self._groups(len(begins))
             ],
         )

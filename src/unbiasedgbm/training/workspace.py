@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,10 @@ from unbiasedgbm.training.shard import Draw, Layout
 from unbiasedgbm.training.splitting import CANDIDATE, EVIDENCE, SPLIT_RULES, Rule, new_scratch
 from unbiasedgbm.training.team import new_board
 
+if TYPE_CHECKING:
+    from unbiasedgbm.training.booster import Booster
+    from unbiasedgbm.training.harvest import GrownTree
+
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
@@ -35,6 +39,9 @@ _SCAN_BINS = 4096
 
 # Rows of a table for every thread of a team.
 _TEAM_ROWS = 10_000
+
+# Rows up to which threads grow trees of different chains, which takes more memory than if they share every tree.
+_MOST_LANE_ROWS = 500_000
 
 _STREAM_COLUMNS = 3
 
@@ -114,10 +121,16 @@ class Rows(Protocol):
         """A quantile of every leaf's residuals."""
 
     def add(self, memory: Workspace, leaf: npt.NDArray[np.intp], output: int, value: FloatArray) -> None:
-        """Add leaves' values to raw predictions, and so many times as there are bags to those of the bag."""
+        """Add leaves' values, so many times as there are bags, to the raw predictions of the bag."""
+
+    def lanes(self, n: int, pool: Pool) -> Sequence[Rows]:
+        """The same rows for so many trees at the same time, each on the threads of a pool."""
+
+    def advance(self, booster: Booster, grown: Sequence[GrownTree]) -> None:
+        """Have ready for metrics what an iteration has added to the raw predictions."""
 
     def measure(self, metric: Metric) -> float:
-        """A metric at the current raw predictions."""
+        """A metric at the raw predictions."""
 
 
 def make_layout(parameters: TrainingParameters, mapper: BinMapper) -> Layout:
@@ -130,9 +143,14 @@ def make_layout(parameters: TrainingParameters, mapper: BinMapper) -> Layout:
     return Layout(role_ends(shares), int((shares > 0).sum()), evidence, mapper.hist_size, leaf_role)
 
 
-def team_size(rows: Rows, pool: Pool) -> int:
+def count_lanes(n_rows: int, n_bags: int, n_threads: int) -> int:
+    """Trees of different chains that are grown at the same time."""
+    return 1 if n_rows > _MOST_LANE_ROWS else min(n_bags, n_threads)
+
+
+def team_size(n_rows: int, n_threads: int) -> int:
     """Threads that grow a tree together."""
-    return 1 if rows.elsewhere is not None else max(1, min(pool.n_threads, rows.n // _TEAM_ROWS))
+    return max(1, min(n_threads, n_rows // _TEAM_ROWS))
 
 
 class Workspace:

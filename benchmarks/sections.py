@@ -50,19 +50,20 @@ def fit(repeats: int, peers: list[str]) -> Iterator[Row]:
 
 
 def defaults(repeats: int, peers: list[str]) -> Iterator[Row]:
-    """Time to fit with every library's own defaults, whatever they mean, as a ratio to each peer; one thread."""
-    for rows, features in ((1_000, 20), (10_000, 20)):
+    """Time to fit with every library's own defaults, whatever they mean, as a ratio to each peer."""
+    for rows, features, threads in ((1_000, 20, 1), (10_000, 20, 1), (1_000, 20, 2), (10_000, 20, 2), (100_000, 20, 2)):
         X, y = make_table(rows, features)
-        with thread_limit(1):
+        with thread_limit(threads):
             calls = {
-                name: (lambda name=name, X=X, y=y: at_defaults(name, 1).fit(X, y)) for name in ("UnbiasedGBM", *peers)
+                name: (lambda name=name, X=X, y=y, threads=threads: at_defaults(name, threads).fit(X, y))
+                for name in ("UnbiasedGBM", *peers)
             }
             alternate(calls, 1)
             found = ratios(alternate(calls, repeats), "UnbiasedGBM")
         yield {
             "rows": rows,
             "features": features,
-            "threads": 1,
+            "threads": threads,
             "section": "defaults",
             "model": "UnbiasedGBM",
             "goal": 3.0,

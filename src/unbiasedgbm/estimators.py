@@ -684,7 +684,8 @@ class UnbiasedGBMRegressor(RegressorMixin, _BaseUnbiasedGBM):
     ----------
     loss : str or tuple of two callables, default="squared_error"
         "squared_error", "absolute_error", "huber", "quantile", "poisson", "gamma", "tweedie", or a pair
-        ``(gradients, values)``: ``gradients(y, raw) -> (g, h)`` and ``values(y, raw) -> loss of each row``.
+        ``(gradients, values)``: ``gradients(y, raw) -> (g, h)`` and ``values(y, raw) -> loss of each row``, called with
+        any rows, in any order, by several threads at once.
     quantile : float, default=0.5
         Level of ``loss="quantile"``.
     huber_quantile : float, default=0.9

@@ -94,7 +94,7 @@ class Loss:
     @property
     def prepares(self) -> bool:
         """Whether it learns something of all rows before each iteration."""
-        return type(self).prepare_over is not Loss.prepare_over
+        return type(self).prepare_over is not Loss.prepare_over or type(self).prepare is not Loss.prepare
 
     def gradients(self, y: FloatArray, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
         """First and second derivative by the raw prediction, unweighted.
@@ -376,7 +376,7 @@ class CustomLoss(Loss):
     Parameters
     ----------
     gradients : callable
-        ``gradients(y, raw) -> (g, h)``, called with blocks of rows.
+        ``gradients(y, raw) -> (g, h)``, called with blocks of rows, on several threads at once.
     values : callable
         ``values(y, raw) -> ndarray of shape (n,)``, the loss of each row.
     n_outputs : int, default=1

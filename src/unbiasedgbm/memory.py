@@ -77,7 +77,7 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     num_leaves, min_samples = values["num_leaves"], values["min_samples_leaf"]
     rule = usable_rule(values["split_rule"], values["role_ratio"], n_rows, min_samples)
     n_bags = values["n_bags"] or DEFAULT_BAGS[rule]
-    n_lanes = count_lanes(n_rows, n_bags, n_threads)
+    n_lanes = count_lanes(n_rows, n_features, n_bags, n_threads)
     # class numbers, raw predictions, of bags, too; of each lane role, packed gradient, two row numbers, two derivatives
     rows = 8 * (n_classes > 1) + 8 * n_outputs * (1 + n_bags * (n_bags > 1))
     rows = n_rows * (rows + n_lanes * (1 + 8 + 4 + 4 + (4 + 4) * n_outputs))

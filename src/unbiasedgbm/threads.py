@@ -113,7 +113,8 @@ class Pool:
     def run(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Call ``function(*a)`` for every a; results in the order of ``arguments``.
 
-        Tasks never wait for other tasks, so pools of several fits may share the threads.
+        Tasks wait for none that has not begun, so pools of several fits, and a pool in a task of another, may share the
+        threads.
         """
         if self.n_threads == 1 or len(arguments) <= 1:
             return [function(*a) for a in arguments]

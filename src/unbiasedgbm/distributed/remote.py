@@ -94,9 +94,9 @@ class RemoteRows:
         """Look ahead in the trees that are grown in a workspace."""
         self._foresight = Foresight(memory, self._used) if Foresight.possible(memory) else None
 
-    def lanes(self, n: int, pool: Pool) -> list[RemoteRows]:
+    def lanes(self, pools: Sequence[Pool]) -> list[RemoteRows]:
         """The same rows for so many trees at the same time."""
-        return [self, *(RemoteRows(self._fit, lane, self._parameters) for lane in range(1, n))]
+        return [self, *(RemoteRows(self._fit, lane, self._parameters) for lane in range(1, len(pools)))]
 
     def advance(self, booster: Booster, grown: Sequence[GrownTree]) -> None:
         """Nothing: the stations keep the mean of the bags."""
@@ -307,8 +307,8 @@ class RemoteBooster(Booster):
         for rows, lane in zip(self._remote, self._lanes, strict=True):
             rows.equip(lane.memory)
 
-    def _n_lanes(self) -> int:
-        return self.fit.plan.n_lanes
+    def _pools(self) -> list[Pool]:
+        return [self.pool] * self.fit.plan.n_lanes
 
     def run_ahead(self, n: int) -> list[list[GrownTree]]:
         """One iteration, however many may be asked for; begun again if a worker is lost in it."""
@@ -349,7 +349,7 @@ class RemoteBooster(Booster):
         rows.ask = ask
         if output == 0:
             tops[bag] = self._gradients(lane, bag)
-        return self._grow_tree(lane, tops[bag], bag, output, self.progress.n_iterations)
+        return self._grow_tree(lane, tops[bag], bag, output, self.progress.n_iterations, self.progress)
 
 
 def n_lanes(loss: Loss, n_bags: int) -> int:

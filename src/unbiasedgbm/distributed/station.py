@@ -471,7 +471,7 @@ class Station:
         runs = runs or [(0, 0)]
         data = TrainingData(bins, y, weight, counts)
         shard = Shard(data, raw, bags, plan.layout, self._pool, runs, plan.weight_scale)
-        shards = shard.lanes(plan.n_lanes, self._pool)
+        shards = shard.lanes([self._pool] * plan.n_lanes)
         parts = np.zeros((self._pool.n_threads - 1, plan.layout.n_roles * plan.layout.hist_size), np.int64)
         self._lanes = [TreeRows(one, plan.mapper, runs, parts) for one in shards]
         self._iteration = Iteration(shard, n_added)

@@ -1,14 +1,15 @@
 """The boosting loop: gradients → roles → tree → leaf values → raw predictions.
 
-`Booster.iterate` is one iteration, top to bottom. Everything random comes from hashes of (seed, tree, row), and every
-sum over rows is an integer sum, so the model does not depend on threads, blocks or the order in which work was done.
+`Booster.run_ahead` is one iteration, or several, and `Booster._grow_tree` is a tree, top to bottom. Everything random
+comes from hashes of (seed, tree, row), and every sum over rows is an integer sum, so the model does not depend on
+threads, blocks or the order in which work was done.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -135,8 +136,8 @@ class Booster:
     """Grows trees one iteration at a time.
 
     With `n_bags` > 1, as many chains of trees grow side by side, each from its own raw predictions and with its own
-    roles; the model is their mean, so the trees of a chain enter it divided by `n_bags`. On a table
-    that is too small for several threads to share a tree, each of them grows the tree of another chain.
+    roles; the model is their mean, so the trees of a chain enter it divided by `n_bags`. Unless a table is small or very
+    large, threads grow trees of different chains, each in a lane of its own; if there are more of them, a lane has a team.
 
     Parameters
     ----------
@@ -164,26 +165,27 @@ class Booster:
     _lanes: list[Lane] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        n_lanes = self._n_lanes()
-        pool = Pool(max(1, self.pool.n_threads // n_lanes))
-        size = (
-            self.rows.layout,
-            self.mapper,
-            self.features,
-            self.groups,
-            team_size(self.rows.n, pool.n_threads),
-            n_lanes,
-        )
-        self._lanes = [Lane(rows, Workspace(self.parameters, *size), pool) for rows in self.rows.lanes(n_lanes, pool)]
+        pools, size = self._pools(), (self.rows.layout, self.mapper, self.features, self.groups)
+        self._lanes = [
+            Lane(rows, Workspace(self.parameters, *size, self._team(pool), len(pools)), pool)
+            for rows, pool in zip(self.rows.lanes(pools), pools, strict=True)
+        ]
         self._code = SPLIT_RULES[self.parameters.split_rule]
         self._max_draw = float(exponential_table().max()) if self.rows.layout.drawn else 1.0
         # features that have anything to cut
         self._n_useful = max(int((self.mapper.n_bins > 2).sum()), 1)
 
-    def _n_lanes(self) -> int:
-        """Trees to grow at the same time."""
+    def _pools(self) -> list[Pool]:
+        """The threads of each lane."""
+        size = (self.rows.n, len(self.features), self.parameters.n_bags, self.pool.n_threads)
         # what a loss learns of a chain's rows must not be mixed up
-        return 1 if self.loss.prepares else count_lanes(self.rows.n, self.parameters.n_bags, self.pool.n_threads)
+        n = 1 if self.loss.prepares else count_lanes(*size)
+        each, more = divmod(self.pool.n_threads, n)
+        return [Pool(each + (lane < more)) for lane in range(n)]
+
+    def _team(self, pool: Pool) -> int:
+        """Threads of a lane that grow a tree together."""
+        return 1 if self.rows.elsewhere is not None else team_size(self.rows.n, pool.n_threads)
 
     @property
     def exhausted(self) -> bool:
@@ -195,13 +197,23 @@ class Booster:
         return self.run_ahead(1)[0]
 
     def run_ahead(self, n: int) -> list[list[GrownTree]]:
-        """Up to ``n`` iterations, of which chains need not wait for each other; returns the trees of each."""
-        bags, first = range(self.parameters.n_bags), self.progress.n_iterations
-        # never beyond the one after which boosting may end
-        left = -(-PATIENCE // self.parameters.n_bags) - self.progress.idle
-        n = max(1, min(n, left)) if len(self._lanes) > 1 else 1
+        """Up to ``n`` iterations, in which chains need not wait for each other; returns the trees of each."""
+        bags, progress, lanes = range(self.parameters.n_bags), self.progress, self._lanes
+        if not self._is_measured():
+            # the first chain's first tree, before any other
+            lanes = lanes[:1]
+        # never beyond the iteration after which boosting may end
+        left = -(-PATIENCE // self.parameters.n_bags) - progress.idle
+        n = max(1, min(n, left)) if len(lanes) > 1 else 1
         grown: list[list[list[GrownTree]]] = [[] for _ in bags]
         turns, going = deque(bags), True
+
+        def trees(lane: Lane, bag: int) -> Iterator[GrownTree]:
+            iteration = progress.n_iterations + len(grown[bag])
+            tops = self._gradients(lane, bag)
+            for output in range(self.loss.n_outputs):
+                if going:
+                    yield self._grow_tree(lane, tops, bag, output, iteration, progress)
 
         def work(lane: Lane) -> None:
             nonlocal going
@@ -212,7 +224,7 @@ class Booster:
                     # all chains that have not come so far are being grown
                     return
                 try:
-                    grown[bag].append(self._grow_bag(lane, bag, first + len(grown[bag])))
+                    grown[bag].append(list(trees(lane, bag)))
                 except BaseException:
                     going = False
                     raise
@@ -220,19 +232,22 @@ class Booster:
                     turns.append(bag)
 
         try:
-            self.pool.run(work, [(lane,) for lane in self._lanes])
+            self.pool.run(work, [(lane,) for lane in lanes])
         finally:
-            # Ctrl-C while the last trees are waited for
+            # Ctrl-C may come while others are waited for: what they still do is no part of any progress that is kept
             going = False
         iterations = [[tree for bag in bags for tree in grown[bag][k]] for k in range(n)]
-        for trees in iterations:
-            self._end_iteration(trees)
+        for one in iterations:
+            self._end_iteration(one)
         return iterations
 
-    def _grow_bag(self, lane: Lane, bag: int, iteration: int) -> list[GrownTree]:
-        """A bag's trees of an iteration, one for each output."""
-        tops = self._gradients(lane, bag)
-        return [self._grow_tree(lane, tops, bag, output, iteration) for output in range(self.loss.n_outputs)]
+    def _is_measured(self) -> bool:
+        """Whether it is known what is measured once and for all, by the first tree of a fit."""
+        progress = self.progress
+        if self._code != EVIDENCE:
+            return True
+        dispersion = not (self.loss.unit_dispersion and self.rows.weighted) or not math.isnan(progress.start_dispersion)
+        return dispersion and not np.isnan(progress.start_squares).any()
 
     def _end_iteration(self, grown: Sequence[GrownTree]) -> None:
         """Note what an iteration's trees, bag by bag, say of the progress."""
@@ -255,15 +270,17 @@ class Booster:
 
     # -- one tree ----------------------------------------------------------------------------------------------------
 
-    def _grow_tree(self, lane: Lane, tops: Tops, bag: int, output: int, iteration: int) -> GrownTree:
+    def _grow_tree(
+        self, lane: Lane, tops: Tops, bag: int, output: int, iteration: int, progress: Progress
+    ) -> GrownTree:
         """Roles, packed gradients, growth, leaf values, update."""
-        memory, parameters, memories = lane.memory, self.parameters, self.progress.memories
+        memory, parameters, memories = lane.memory, self.parameters, progress.memories
         place = bag * self.loss.n_outputs + output
         number = iteration * len(memories) + place
         draw = self._draw(number)
         counts, sums = self._begin_tree(lane, draw, tops, output)
-        dispersion = self._dispersion(sums)
-        unexplained = self._unexplained(output, sums)
+        dispersion = self._dispersion(sums, progress)
+        unexplained = self._unexplained(output, sums, progress)
         packing = self._pack(lane, draw, tops, sums, output)
         rule = self._rule(packing, tops, dispersion, number)
         evidence = self._evidence(memories[place], unexplained, rule)
@@ -306,7 +323,7 @@ class Booster:
             raise AssertionError("packed gradients overflow; this is a bug, please report it")
         return packing
 
-    def _dispersion(self, sums: Sums) -> float:
+    def _dispersion(self, sums: Sums, progress: Progress) -> float:
         """Mean square of a gradient in units of the hessian: what one unit of noise is worth."""
         if self.parameters.split_rule != "evidence":
             return 1.0
@@ -316,9 +333,9 @@ class Booster:
         # Known to be one; weights change it once and for all, so it is measured before anything was fitted.
         if not self.rows.weighted:
             return 1.0
-        if math.isnan(self.progress.start_dispersion):
-            self.progress.start_dispersion = ratio
-        return self.progress.start_dispersion
+        if math.isnan(progress.start_dispersion):
+            progress.start_dispersion = ratio
+        return progress.start_dispersion
 
     def _rule(self, packing: Packing, tops: Tops, dispersion: float, number: int) -> Rule:
         """The split rule in units of this tree's packing."""
@@ -339,9 +356,9 @@ class Booster:
             node_key=hash_key(parameters.seed, _STREAM_NODES, number),
         )
 
-    def _unexplained(self, output: int, sums: Sums) -> float:
+    def _unexplained(self, output: int, sums: Sums, progress: Progress) -> float:
         """Share of an output's squared gradients before the first iteration that is left."""
-        start = self.progress.start_squares
+        start = progress.start_squares
         if math.isnan(start[output]) and self._code == EVIDENCE:
             start[output] = sums.g2
         return min(sums.g2 / max(float(start[output]), 1e-300), 1.0)

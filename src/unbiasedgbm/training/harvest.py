@@ -67,7 +67,7 @@ class Harvest:
         self._state: tuple[list[TreeEnsemble], list[GrownTree]] = ([] if before is None else [before], [])
 
     def add(self, grown: Sequence[GrownTree]) -> None:
-        """Take in the trees of one iteration."""
+        """Take in the trees of one iteration, or of several that are taken back together."""
         parts, pending = self._state
         if len(pending) * max((tree.n_bytes for tree in pending[-len(grown) :]), default=0) > _HEAP_BYTES:
             # all of them are of iterations that are done, which nobody takes back
@@ -81,7 +81,7 @@ class Harvest:
         return sum(part.n_trees for part in parts) + len(pending)
 
     def take_back(self, n_trees: int) -> None:
-        """Forget all trees but the first ``n_trees``, of the last iteration at most."""
+        """Forget all trees but the first ``n_trees``, at most those that were added last."""
         parts, pending = self._state
         self._state = parts, pending[: len(pending) - (self.n_trees - n_trees)]
 

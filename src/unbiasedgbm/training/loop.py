@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Protocol
 
 import numpy as np
@@ -19,8 +20,10 @@ from unbiasedgbm.training.harvest import GrownTree, Harvest
 
 FloatArray = npt.NDArray[np.float64]
 
-# Iterations between which nobody looks on, so that chains of trees need not wait for each other.
+# Where nobody looks on, iterations in which chains of trees need not wait for each other, and the time that they may
+# take: Ctrl-C forgets them all.
 _AHEAD = 8
+_SECONDS_AHEAD = 0.5
 
 
 class Measured(Protocol):
@@ -77,7 +80,7 @@ def boost(
 ) -> None:
     """Iterate until the number asked for is reached, a callback stops, or there is nothing left to learn.
 
-    Ctrl-C ends training, too: the iteration under way is forgotten, those before it are kept.
+    Ctrl-C ends training, too: the iterations under way are forgotten, those before them are kept.
 
     Parameters
     ----------
@@ -94,14 +97,17 @@ def boost(
     """
     done = _Done.now(booster, state, harvest)
     first = state.iteration
-    ahead = 1 if validation is not None or watch_training or callbacks else _AHEAD
+    alone = validation is None and not watch_training and not callbacks
+    ahead = 1
     try:
         call_all(callbacks, "begin", state)
         while state.iteration < state.n_estimators and not booster.exhausted:
             if call_all(callbacks, "before_iteration", state):
                 break
-            for grown in booster.run_ahead(min(ahead, state.n_estimators - state.iteration)):
-                harvest.add(grown)
+            began = perf_counter()
+            iterations = booster.run_ahead(min(ahead, state.n_estimators - state.iteration))
+            grown = [tree for trees in iterations for tree in trees]
+            harvest.add(grown)
             state.iteration = booster.progress.n_iterations
             if validation is not None:
                 validation.advance(booster, grown)
@@ -112,6 +118,9 @@ def boost(
             done = _Done.now(booster, state, harvest)
             if call_all(callbacks, "after_iteration", state):
                 break
+            if alone:
+                seconds = (perf_counter() - began) / len(iterations)
+                ahead = int(min(max(_SECONDS_AHEAD / max(seconds, 1e-9), 1), _AHEAD))
     except KeyboardInterrupt:
         done.restore(booster, state, harvest)
         if state.iteration == first:

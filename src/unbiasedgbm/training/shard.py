@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unbiasedgbm.binning import Bins, with_columns
-from unbiasedgbm.exact import RowStatistics, Scale, weight_units, weighted_quantile
+from unbiasedgbm.exact import Scale, weight_units, weighted_quantile
 from unbiasedgbm.losses import Loss
 from unbiasedgbm.metrics import Metric
 from unbiasedgbm.threads import Pool
@@ -129,10 +129,9 @@ class Shard:
         weight_scale: Scale | None = None,
     ) -> None:
         n, n_outputs = raw.shape
-        self.data, self.raw, self.bags, self.layout, self.pool = data, raw, bags, layout, pool
+        self.data, self.raw, self.bags, self.layout = data, raw, bags, layout
         self.bag = bags[0]
-        self.n, self._weight_scale = n, weight_scale
-        self.alone = pool.n_threads == 1 or n < 4 * BLOCK_ROWS
+        self.n, self._runs, self._weight_scale = n, runs, weight_scale
         self.n_rows = n if data.counts is None else int(data.counts.sum(dtype=np.int64))
         self.bins = with_columns(data.bins, n, pool)
         self.weight = np.empty(0) if data.sample_weight is None else data.sample_weight
@@ -147,22 +146,31 @@ class Shard:
         self.spare = np.zeros(n, np.uint32)
         self.g = np.zeros((n_outputs, n), np.float32)
         self.h = np.zeros((n_outputs, n), np.float32)
-        self.blocks: list[tuple[int, int]] = []
-        self.offsets: list[np.uint64] = []
-        for (first, number), (last, _) in pairwise([*runs, (n, 0)]):
-            for begin, end in pool.blocks(last - first, BLOCK_ROWS):
-                self.blocks.append((first + begin, first + end))
-                self.offsets.append(np.uint64(number - first))
+        self._use(pool)
 
-    def lanes(self, n: int, pool: Pool) -> list[Shard]:
-        """The same rows and raw predictions, to grow so many trees at the same time, each on the threads of a pool."""
-        lanes = [copy(self) for _ in range(n)]
-        for lane in lanes:
-            lane.pool = pool
+    def lanes(self, pools: Sequence[Pool]) -> list[Shard]:
+        """The same rows and raw predictions, to grow so many trees at the same time, each on threads of its own.
+
+        The first of them works in this shard's own arrays.
+        """
+        lanes = [copy(self) for _ in pools]
+        for lane, pool in zip(lanes, pools, strict=True):
+            lane._use(pool)
         for lane in lanes[1:]:
             for name in ("roles", "packed", "rows", "spare", "g", "h"):
                 setattr(lane, name, np.zeros_like(getattr(self, name)))
         return lanes
+
+    def _use(self, pool: Pool) -> None:
+        """Work on the threads of a pool."""
+        self.pool = pool
+        self.alone = pool.n_threads == 1 or self.n < 4 * BLOCK_ROWS
+        self.blocks: list[tuple[int, int]] = []
+        self.offsets: list[np.uint64] = []
+        for (first, number), (last, _) in pairwise([*self._runs, (self.n, 0)]):
+            for begin, end in pool.blocks(last - first, BLOCK_ROWS):
+                self.blocks.append((first + begin, first + end))
+                self.offsets.append(np.uint64(number - first))
 
     # -- an iteration ------------------------------------------------------------------------------------------------
 
@@ -194,10 +202,6 @@ class Shard:
 
         tops = self.pool.run(work, self.blocks)
         return max(top[0] for top in tops), max(top[1] for top in tops)
-
-    def statistics(self) -> RowStatistics:
-        """Statistics of all rows."""
-        return RowStatistics(self.data.y, as_outputs(self.raw), self.data.sample_weight)
 
     def advance(self, booster: Booster, grown: Sequence[GrownTree]) -> None:
         """Add the trees of an iteration to the mean of the bags, which is what metrics are measured of."""

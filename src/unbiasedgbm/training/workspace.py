@@ -40,7 +40,9 @@ _SCAN_BINS = 4096
 # Rows of a table for every thread of a team.
 _TEAM_ROWS = 10_000
 
-# Rows up to which threads grow trees of different chains, which takes more memory than if they share every tree.
+# Threads grow trees of different chains from so many cells of a table on, below which they wait for the interpreter lock
+# more than they gain, and up to so many rows, because it takes more memory than if they share every tree.
+_LEAST_LANE_CELLS = 50_000
 _MOST_LANE_ROWS = 500_000
 
 _STREAM_COLUMNS = 3
@@ -123,8 +125,8 @@ class Rows(Protocol):
     def add(self, memory: Workspace, leaf: npt.NDArray[np.intp], output: int, value: FloatArray) -> None:
         """Add leaves' values, so many times as there are bags, to the raw predictions of the bag."""
 
-    def lanes(self, n: int, pool: Pool) -> Sequence[Rows]:
-        """The same rows for so many trees at the same time, each on the threads of a pool."""
+    def lanes(self, pools: Sequence[Pool]) -> Sequence[Rows]:
+        """The same rows for so many trees at the same time, each on threads of its own."""
 
     def advance(self, booster: Booster, grown: Sequence[GrownTree]) -> None:
         """Have ready for metrics what an iteration has added to the raw predictions."""
@@ -143,9 +145,10 @@ def make_layout(parameters: TrainingParameters, mapper: BinMapper) -> Layout:
     return Layout(role_ends(shares), int((shares > 0).sum()), evidence, mapper.hist_size, leaf_role)
 
 
-def count_lanes(n_rows: int, n_bags: int, n_threads: int) -> int:
+def count_lanes(n_rows: int, n_features: int, n_bags: int, n_threads: int) -> int:
     """Trees of different chains that are grown at the same time."""
-    return 1 if n_rows > _MOST_LANE_ROWS else min(n_bags, n_threads)
+    suits = n_rows * n_features >= _LEAST_LANE_CELLS and n_rows <= _MOST_LANE_ROWS
+    return min(n_bags, n_threads) if suits else 1
 
 
 def team_size(n_rows: int, n_threads: int) -> int:

@@ -223,9 +223,10 @@ def test_what_is_measured_once_is_measured_by_the_first_chain(change):
 def test_trees_are_taken_back_together(monkeypatch):
     """Also where so many are pending that they become part of the model."""
     monkeypatch.setattr(harvest, "_HEAP_BYTES", 1)
-    with monkeypatch.context() as patch, pytest.warns(InterruptedWarning):
+    with monkeypatch.context() as patch:
         patch.setattr(loop._Done, "now", staged_interrupt(loop._Done.now.__func__, 4))
-        kept = UnbiasedGBMRegressor(n_jobs=2, linear_start=False).fit(X, y)
+        with pytest.warns(InterruptedWarning):
+            kept = UnbiasedGBMRegressor(n_jobs=2, linear_start=False).fit(X, y)
     assert kept.ensemble_.n_trees == 3 * kept.n_iter_
     short = UnbiasedGBMRegressor(n_jobs=1, n_estimators=kept.n_iter_, linear_start=False).fit(X, y)
     np.testing.assert_array_equal(kept.predict(X), short.predict(X))

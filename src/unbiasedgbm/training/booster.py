@@ -136,8 +136,9 @@ class Booster:
     """Grows trees one iteration at a time.
 
     With `n_bags` > 1, as many chains of trees grow side by side, each from its own raw predictions and with its own
-    roles; the model is their mean, so the trees of a chain enter it divided by `n_bags`. Unless a table is small or very
-    large, threads grow trees of different chains, each in a lane of its own; if there are more of them, a lane has a team.
+    roles; the model is their mean, so the trees of a chain enter it divided by `n_bags`. Unless a table is small or
+    very large, threads grow trees of different chains, each in a lane of its own; if there are more threads, a lane has
+    a team.
 
     Parameters
     ----------

@@ -40,8 +40,8 @@ _SCAN_BINS = 4096
 # Rows of a table for every thread of a team.
 _TEAM_ROWS = 10_000
 
-# Threads grow trees of different chains from so many cells of a table on, below which they wait for the interpreter lock
-# more than they gain, and up to so many rows, because it takes more memory than if they share every tree.
+# Threads grow trees of different chains from so many cells of a table on, below which they wait for the interpreter
+# lock more than they gain, and up to so many rows, because it takes more memory than if they share every tree.
 _LEAST_LANE_CELLS = 50_000
 _MOST_LANE_ROWS = 500_000
 

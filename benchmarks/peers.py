@@ -55,7 +55,7 @@ def _ours(size: Size, **more: Any) -> Model:
 
     return UnbiasedGBMClassifier(
         n_estimators=size.trees, num_leaves=size.leaves, max_bins=size.bins, n_jobs=size.threads, learning_rate=0.1,
-        min_split_gain=-np.inf, n_bags=1, **more,
+        min_split_gain=-np.inf, n_bags=1, linear_start=False, **more,
     )  # fmt: skip
 
 

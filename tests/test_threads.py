@@ -75,3 +75,13 @@ def test_one_thread_starts_nothing():
     Pool(1).run(lambda k: k, [(1,), (2,)])
     Pool(4).run(lambda k: k, [(1,)])
     assert threads._n_workers == 0
+
+
+def test_tasks_with_pools_of_their_own_have_all_threads():
+    """Three tasks of two threads each: all six meet."""
+    together = threading.Barrier(6)
+
+    def task(number):
+        return Pool(2).run(lambda k: together.wait(timeout=30) >= 0 and (number, k), [(0,), (1,)])
+
+    assert Pool(6).run(task, [(0,), (1,), (2,)]) == [[(number, 0), (number, 1)] for number in range(3)]

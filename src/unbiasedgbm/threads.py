@@ -87,11 +87,11 @@ def _serve(helpers: SimpleQueue[_Helper]) -> None:
         del helper
 
 
-def _send(works: Sequence[Callable[[], Any]], sent: list[_Helper]) -> None:
-    """Offer works to the workers, of which there are at least as many; each is entered in ``sent``."""
+def _send(works: Sequence[Callable[[], Any]], sent: list[_Helper], n_workers: int) -> None:
+    """Offer works to the workers, of which there are at least ``n_workers``; each is entered in ``sent``."""
     global _n_workers
     with _lock:
-        while _n_workers < len(works):
+        while _n_workers < n_workers:
             threading.Thread(target=_serve, args=(_helpers,), name=f"unbiasedgbm-{_n_workers}", daemon=True).start()
             _n_workers += 1
     for work in works:
@@ -131,7 +131,8 @@ class Pool:
 
         helpers: list[_Helper] = []
         try:
-            _send([work] * (min(self.n_threads, len(arguments)) - 1), helpers)
+            # all of the pool's workers: tasks may have pools of their own, with a part of the threads each
+            _send([work] * (min(self.n_threads, len(arguments)) - 1), helpers, self.n_threads - 1)
             work()
         finally:
             errors = [helper.end() for helper in helpers]
@@ -153,7 +154,7 @@ class Pool:
         """
         helpers: list[_Helper] = []
         try:
-            _send(others, helpers)
+            _send(others, helpers, len(others))
             return lead()
         finally:
             stop()

@@ -12,7 +12,8 @@ from unbiasedgbm.ensemble.predict import prepare, raw_predict
 from unbiasedgbm.frames import learn_schema
 from unbiasedgbm.threads import Pool
 from unbiasedgbm.training.harvest import to_ensemble
-from unbiasedgbm.training.line import Column, _inverse, _middles, _standardised, _tree
+from unbiasedgbm.training.line import Column, _inverse, _middles, _standardised, _tree, add_line
+from unbiasedgbm.training.setup import go_on, start_raw
 
 
 def n_line(model):
@@ -144,6 +145,44 @@ def test_the_model_begins_with_the_line():
     assert (stages[-1] == model.predict(X)).all()
     assert (stages[1] == model.predict(X, n_iterations=2)).all()
     assert model.apply(X).shape == (600, trees.n_trees) == (600, 6 + 15)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_bins_say_the_same_as_the_trees(n_jobs):
+    X, y = sloped(5000, n_features=8, missing=0.1)
+    X[::7, 0], X[1::7, 1] = np.inf, -np.inf
+    X[:, 2] = np.digitize(X[:, 2], [-1, 0, 1])  # a category between the numbers
+    X[:, 3] = 1.0
+    X[:, 4] = np.where(X[:, 4] > 0, np.inf, -np.inf)
+    X[:, 5] = np.random.default_rng(1).integers(0, 700, 5000)  # as a category, it has wide bins
+    labels = np.digitize(y, [-1, 1])
+    model = UnbiasedGBMClassifier(n_estimators=1, categorical_features=[2, 5]).fit(X, labels)
+    first = n_line(model)
+    trees = model.ensemble_.head(first)
+    schema, table = model._model.schema, model._model.read(X, "")
+    pool = Pool(n_jobs)
+    n_levels = np.array([0 if levels is None else len(levels) for levels in schema.categories])
+    mapper = learn_bins(table, schema.is_categorical, n_levels, None, model.max_bins, pool)
+    found = np.repeat(trees.base[None], len(X), axis=0)
+    add_line(trees, mapper, mapper.transform(table, pool), found, pool)
+    walked = raw_predict(prepare(trees), trees.base, table, 0, first, pool)
+    assert first > 6
+    assert len(np.unique(walked)) > 1000
+    assert (found == walked).all()
+
+
+def test_a_line_over_other_bins():
+    X, y = sloped(600)
+    model = UnbiasedGBMRegressor(n_estimators=1).fit(X, y)
+    trees = model.ensemble_.head(6)
+    other = 1.5 * sloped(700, seed=1)[0]
+    table = model._model.read(other, "")
+    mapper = learn_bins(table, model._model.schema.is_categorical, np.zeros(6, int), None, 32, Pool(1))
+    _, start = go_on(trees, model._model.progress)
+    raw, bags = start_raw(start, 2, table, mapper, mapper.transform(table, Pool(1)), Pool(1))
+    line = model.predict(other, n_iterations=0)
+    assert (raw[:, 0] == line).all()
+    assert all((bag[:, 0] == line).all() for bag in bags)
 
 
 def test_going_on_draws_no_second_line():

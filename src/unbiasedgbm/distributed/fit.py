@@ -13,7 +13,6 @@ import numpy.typing as npt
 from unbiasedgbm.distributed.crew import Crew, WorkerLostError
 from unbiasedgbm.distributed.station import TRAIN, WATCH, Plan, Step
 from unbiasedgbm.distributed.statistics import RemoteStatistics
-from unbiasedgbm.ensemble.trees import TreeEnsemble
 from unbiasedgbm.metrics import Metric
 from unbiasedgbm.training.booster import Booster
 from unbiasedgbm.training.harvest import GrownTree, Harvest
@@ -57,8 +56,6 @@ class RemoteFit:
     script : list of Step
         What brings a new station from its partitions to where `Plan` is the next thing that it needs.
     features : ndarray of shape (p,), FEATURE
-    before : TreeEnsemble or None
-        Trees that training goes on from.
     """
 
     def __init__(
@@ -68,13 +65,12 @@ class RemoteFit:
         plan: Plan,
         script: list[Step],
         features: npt.NDArray[np.void],
-        before: TreeEnsemble | None,
     ) -> None:
         self.crew, self.facts, self.plan = crew, facts, plan
         self._script, self._features = script, features
         self._waiting: list[Step] = []
         # of all finished iterations, and of the last one
-        self._done = Harvest(plan.mapper, plan.base, before)
+        self._done = Harvest(plan.mapper, plan.start.base, plan.start.trees)
         self._last: Sequence[GrownTree] = ()
 
     # -- asking ------------------------------------------------------------------------------------------------------
@@ -122,8 +118,10 @@ class RemoteFit:
                 fresh = [member for member in self.crew.members if not member.loaded]
                 n_trees = self._done.n_trees
                 if fresh:
-                    trees = self._done.ensemble() if n_trees else None
-                    self.crew.ask([*self._script, ("build", (self.plan, trees))], fresh)
+                    start = self.plan.start
+                    if n_trees:
+                        start = start._replace(trees=self._done.ensemble(), new=False)
+                    self.crew.ask([*self._script, ("build", (self.plan, start))], fresh)
                 for member in fresh:
                     member.loaded = True
                 self.crew.ask([("rewind", (n_trees, self.recent(), self._features))])

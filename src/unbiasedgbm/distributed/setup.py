@@ -88,12 +88,12 @@ class SetUp:
         progress, start = self._start(loss, facts, mapper, constraints, parameters, pool)
         layout = make_layout(parameters, mapper)
         chains = (parameters.n_bags, n_lanes(loss, parameters.n_bags))
-        plan = Plan(mapper, layout, loss, self._starts(), facts.counted, scale, start.base, start.n_line, *chains)
-        content, self.crew.kept = self.crew.ask([("build", (plan, start.trees))])[0]
+        plan = Plan(mapper, layout, loss, self._starts(), facts.counted, scale, start, *chains)
+        content, self.crew.kept = self.crew.ask([("build", (plan, start))])[0]
         features = make_features(mapper, constraints.monotone, content ^ mapper.edge_hash())
         for member in self.crew.members:
             member.loaded = True
-        fit = RemoteFit(self.crew, facts, plan, self.script, features, start.trees)
+        fit = RemoteFit(self.crew, facts, plan, self.script, features)
         rows = RemoteRows(fit, 0, parameters)
         booster = RemoteBooster(parameters, loss, rows, mapper, features, constraints.groups, progress, pool, fit)
         validation = RemoteWatched(fit) if watched or stops else None

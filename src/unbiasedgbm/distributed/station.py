@@ -32,7 +32,6 @@ from unbiasedgbm.distributed.survey import (
     survey_part,
 )
 from unbiasedgbm.distributed.tree_rows import Iteration, Splits, TreeRows, kept_bytes
-from unbiasedgbm.ensemble.trees import TreeEnsemble
 from unbiasedgbm.exact import Scale, Values, units_sum, weight_units
 from unbiasedgbm.frames import Schema, Table
 from unbiasedgbm.kernels import hash_rows
@@ -104,9 +103,7 @@ class Plan:
         Whether weights are numbers of repetitions.
     weight_scale : Scale or None
         Of all weights.
-    base : ndarray of shape (n_outputs,), float64
-    n_line : int
-        Trees of the line that the fit begins from.
+    start : Start
     n_bags : int
     n_lanes : int
         Trees that are grown at the same time.
@@ -118,8 +115,7 @@ class Plan:
     starts: dict[int, int]
     counted: bool
     weight_scale: Scale | None
-    base: FloatArray
-    n_line: int
+    start: Start
     n_bags: int
     n_lanes: int
 
@@ -442,13 +438,13 @@ class Station:
 
     # -- binned rows -------------------------------------------------------------------------------------------------
 
-    def _do_build(self, plan: Plan, trees: TreeEnsemble | None) -> tuple[npt.NDArray[np.uint64], list[int]]:
+    def _do_build(self, plan: Plan, start: Start) -> tuple[npt.NDArray[np.uint64], list[int]]:
         """Bin all rows and let go of the tables.
 
         Parameters
         ----------
-        trees : TreeEnsemble or None
-            Trees so far.
+        start : Start
+            With the trees so far.
 
         Returns
         -------
@@ -458,8 +454,8 @@ class Station:
             Bytes that the training rows take from here on.
         """
         self._plan = plan
-        n_added = 0 if trees is None else trees.n_trees
-        bins, y, given, weight, raw, bags = self._bin(TRAIN, trees, plan.n_bags)
+        n_added = 0 if start.trees is None else start.trees.n_trees
+        bins, y, given, weight, raw, bags = self._bin(TRAIN, start, plan.n_bags)
         counts = None
         if plan.counted:
             counts = repetitions(given)
@@ -476,23 +472,23 @@ class Station:
         self._lanes = [TreeRows(one, plan.mapper, runs, parts) for one in shards]
         self._iteration = Iteration(shard, n_added)
         if any(kind == WATCH for kind, _ in self._rows):
-            watched = self._bin(WATCH, trees, 1)
+            watched = self._bin(WATCH, start, 1)
             self._watched = WatchedRows(watched[0], watched[1], watched[2], watched[4], n_added)
         n_hashed = sum(max(0, min(65_536 - number, last - first)) for (first, number), (last, _) in _pairs(runs, at))
         return content_hash(bins, plan.mapper.column(), n_hashed, counts), [kept_bytes(shards, self._iteration)]
 
     def _bin(
-        self, which: str, trees: TreeEnsemble | None, n_bags: int
+        self, which: str, start: Start, n_bags: int
     ) -> tuple[Bins, FloatArray, Any, Any, FloatArray, list[FloatArray]]:
         """Bins, targets, given weights, weights, raw predictions and those of bags, of training or validation rows."""
-        mapper, base = self._plan.mapper, self._plan.base
+        mapper, base = self._plan.mapper, start.base
         chosen = [part for (kind, _), part in self._rows.items() if kind == which]
         bins, raws = [], [(np.empty((0, len(base))), [np.empty((0, len(base)))] * n_bags)]
         for part in chosen:
             if part.table is None:
                 continue
             bins.append(mapper.transform(part.table, self._pool))
-            raws.append(start_raw(Start(base, trees, self._plan.n_line), n_bags, part.table, self._pool))
+            raws.append(start_raw(start, n_bags, part.table, mapper, bins[-1], self._pool))
             part.table = None
         empty = mapper.transform(_NoRows(len(mapper.n_bins)), Pool(1))
         joined = join_bins([empty, *bins])
@@ -641,7 +637,7 @@ class Station:
                 self._walk(tree, features, shard.bins, shard.raw)
                 if plan.n_bags > 1:
                     own = replace(tree, value=tree.value * plan.n_bags)
-                    bag = bag_of(number - plan.n_line, shard.raw.shape[1], plan.n_bags)
+                    bag = bag_of(number - plan.start.n_line, shard.raw.shape[1], plan.n_bags)
                     self._walk(own, features, shard.bins, shard.bags[bag])
                 iteration.n_added += 1
         self._do_advance([(number, tree) for number, tree in trees if number < n_trees], features)

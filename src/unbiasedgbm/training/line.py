@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from unbiasedgbm.binning import BinMapper
+from unbiasedgbm.binning import STRIDE, BinMapper, Bins
 from unbiasedgbm.ensemble.trees import TreeEnsemble
 from unbiasedgbm.kernels import hash_key
 from unbiasedgbm.losses import Loss
@@ -133,6 +133,47 @@ def find_line(
         for output in range(loss.n_outputs)
     ]
     return Line(to_ensemble(mapper, base, trees), importance)
+
+
+def add_line(trees: TreeEnsemble, mapper: BinMapper, bins: Bins, raw: FloatArray, pool: Pool) -> None:
+    """Add a line to the raw predictions of binned rows, as walking its trees would.
+
+    Parameters
+    ----------
+    trees : TreeEnsemble
+        Of a line and nothing else.
+    mapper : BinMapper
+    bins : Bins
+    raw : ndarray of shape (n, n_outputs), float64
+    pool : Pool
+    """
+    feature = np.maximum(trees.feature[trees.tree_start[:-1]], 0)
+    height = _heights(trees, mapper, feature)
+    column, table = mapper.column()[feature].tolist(), bins.narrow.reshape(len(raw), bins.n_bytes)
+
+    def work(begin: int, end: int) -> None:
+        # so few rows at a time that their bins stay in the nearest cache
+        for first in range(begin, end, _BLOCK_ROWS):
+            rows = slice(first, min(first + _BLOCK_ROWS, end))
+            for k, output in enumerate(trees.output.tolist()):
+                raw[rows, output] += height[k][table[rows, column[k]]]
+
+    pool.run(work, pool.blocks(len(raw), _BLOCK_ROWS))
+
+
+def _heights(trees: TreeEnsemble, mapper: BinMapper, feature: npt.NDArray[np.int32]) -> FloatArray:
+    """What each tree of a line adds in each bin of its feature, shape (n_trees, 256)."""
+    value = np.full((len(feature), STRIDE), np.inf)
+    value[:, 0] = np.nan
+    for k, j in enumerate(feature.tolist()):
+        # a bin's last value
+        value[k, 1 : len(mapper.edges[j]) + 1] = mapper.edges[j]
+    root = trees.tree_start[:-1, None]
+    node = np.repeat(root, STRIDE, axis=1)
+    while (inner := trees.left[node] >= 0).any():
+        left = np.where(np.isnan(value), trees.missing_left[node], value <= trees.threshold[node])
+        node = np.where(inner, root + trees.left[node] + ~left, node)
+    return trees.value[node]
 
 
 class Column(NamedTuple):

@@ -20,7 +20,7 @@ from unbiasedgbm.kernels import hash_key, hash_rows
 from unbiasedgbm.losses import CustomLoss, Loss
 from unbiasedgbm.threads import Pool
 from unbiasedgbm.training.booster import Booster, Progress
-from unbiasedgbm.training.line import LINE_ROWS, Line, find_line
+from unbiasedgbm.training.line import LINE_ROWS, Line, add_line, find_line
 from unbiasedgbm.training.loop import Validation
 from unbiasedgbm.training.roles import usable_rule
 from unbiasedgbm.training.shard import Shard, TrainingData
@@ -154,6 +154,8 @@ class Start(NamedTuple):
     """Of a line, or of the model to go on from."""
     n_line: int
     """The first of them, which are a line's."""
+    new: bool
+    """Whether there are no others, and the line is over the bins of this fit."""
 
 
 def make_booster(
@@ -197,7 +199,7 @@ def make_booster(
         progress, start = begin(base, sample, len(rows.y), mapper, constraints, parameters, loss, pool)
     else:
         progress, start = go_on(*before)
-    raw, bags = start_raw(start, parameters.n_bags, table, pool)
+    raw, bags = start_raw(start, parameters.n_bags, table, mapper, bins, pool)
     shard = Shard(data, raw, bags, make_layout(parameters, mapper), pool)
     booster = Booster(parameters, loss, shard, mapper, features, constraints.groups, progress, pool)
     return booster, shard, start
@@ -205,7 +207,7 @@ def make_booster(
 
 def go_on(trees: TreeEnsemble, progress: Progress) -> tuple[Progress, Start]:
     """A fit that goes on from a model."""
-    return progress.copy(), Start(trees.base, trees, progress.n_line)
+    return progress.copy(), Start(trees.base, trees, progress.n_line, False)
 
 
 def begin(
@@ -224,11 +226,11 @@ def begin(
     if _wants_line(parameters, loss):
         line = _draw_line(sample(), n_rows, mapper, constraints, parameters, loss, base, pool)
     if line is None:
-        return progress, Start(base, None, 0)
+        return progress, Start(base, None, 0, True)
     progress.importance += line.importance
     progress.n_splits += np.bincount(line.trees.feature[line.trees.left >= 0], minlength=len(mapper.n_bins))
     progress.n_line = line.trees.n_trees
-    return progress, Start(base, line.trees, progress.n_line)
+    return progress, Start(base, line.trees, progress.n_line, True)
 
 
 def _wants_line(parameters: TrainingParameters, loss: Loss) -> bool:
@@ -280,33 +282,39 @@ def _digests(bins: Bins, n_rows: int, column: npt.NDArray[np.int64]) -> npt.NDAr
     return np.frombuffer(b"".join(digests), dtype="<u8").astype(np.uint64)
 
 
-def start_raw(start: Start, n_bags: int, table: Table, pool: Pool) -> tuple[FloatArray, list[FloatArray]]:
+def start_raw(
+    start: Start, n_bags: int, table: Table, mapper: BinMapper, bins: Bins, pool: Pool
+) -> tuple[FloatArray, list[FloatArray]]:
     """Raw predictions of a table's rows so far, shape (n, n_outputs), and those of each bag."""
-    raw = _raw_after(start, table, pool)
+    raw = _raw_after(start, table, mapper, bins, pool)
     if n_bags == 1:
         return raw, [raw]
-    return raw, [_raw_after(_chain(start, bag, n_bags), table, pool) for bag in range(n_bags)]
+    if start.new:
+        return raw, [raw.copy() for _ in range(n_bags)]
+    return raw, [_raw_after(_chain(start, bag, n_bags), table, mapper, bins, pool) for bag in range(n_bags)]
 
 
-def _raw_after(start: Start, table: Table, pool: Pool) -> FloatArray:
+def _raw_after(start: Start, table: Table, mapper: BinMapper, bins: Bins, pool: Pool) -> FloatArray:
     """Raw predictions of a table's rows where a fit begins, shape (n, n_outputs)."""
-    base, trees, _ = start
-    if trees is None:
-        return np.repeat(base[None], table.n_rows, axis=0)
-    return raw_predict(prepare(trees), base, table, 0, trees.n_trees, pool)
+    base, trees = start.base, start.trees
+    if trees is not None and not start.new:
+        return raw_predict(prepare(trees), base, table, 0, trees.n_trees, pool)
+    raw = np.repeat(base[None], table.n_rows, axis=0)
+    if trees is not None:
+        add_line(trees, mapper, bins, raw, pool)
+    return raw
 
 
 def _chain(start: Start, bag: int, n_bags: int) -> Start:
     """The line and the trees of one bag as a model of their own."""
-    base, trees, n_line = start
-    if trees is None:
-        return start
+    base, trees, n_line, _ = start
+    assert trees is not None
     number = np.arange(trees.n_trees)
     shared = number < n_line
     own = trees.take(number[shared | (bag_of(number - n_line, trees.n_outputs, n_bags) == bag)])
     # a line is the same in every bag
     times = np.where(np.arange(own.n_nodes) < own.tree_start[n_line], 1.0, n_bags)
-    return Start(base, replace(own, value=own.value * times), n_line)
+    return Start(base, replace(own, value=own.value * times), n_line, False)
 
 
 def bag_of(number: Any, n_outputs: int, n_bags: int) -> Any:
@@ -317,7 +325,8 @@ def bag_of(number: Any, n_outputs: int, n_bags: int) -> Any:
 def watch(rows: Rows, booster: Booster, start: Start) -> Validation:
     """Rows for a booster to record metrics of."""
     bins = booster.mapper.transform(rows.table, booster.pool)
-    return Validation(bins, rows.y, rows.sample_weight, _raw_after(start, rows.table, booster.pool))
+    raw = _raw_after(start, rows.table, booster.mapper, bins, booster.pool)
+    return Validation(bins, rows.y, rows.sample_weight, raw)
 
 
 def _product(a: FloatArray | None, b: FloatArray | None) -> FloatArray | None:

@@ -462,9 +462,9 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
         Chains of trees that grow side by side, each with its own roles; the model is their mean. None: 3 for
         ``split_rule="evidence"``, else 1.
     linear_start : bool or None, default=None
-        Whether the trees begin from a line in the numeric features, where rows that did not choose it agree that there
-        is one; it becomes trees of its own, before those of the first iteration and not bound by limits on trees. None:
-        for ``split_rule="evidence"``, if the loss has Newton steps.
+        Whether the trees begin from a line in numbers and levels of categories, where rows that did not choose it agree
+        that there is one; it becomes trees of its own, before those of the first iteration and not bound by limits on
+        trees. None: for ``split_rule="evidence"``, if the loss has Newton steps.
     split_rule : {"evidence", "merged", "separate", "without_se", "without_ub", "standard"}, default="evidence"
         Which rows choose a split and which judge it.
     role_ratio : tuple of float or None, default=None

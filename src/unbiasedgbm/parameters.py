@@ -141,8 +141,8 @@ _SHARED = (
         "linear_start",
         "bool",
         None,
-        "Whether the trees begin from a line in the numeric features, where rows that did not choose it agree that "
-        "there is one. None: for split_rule='evidence', if the loss has Newton steps.",
+        "Whether the trees begin from a line in numbers and levels of categories, where rows that did not choose it "
+        "agree that there is one. None: for split_rule='evidence', if the loss has Newton steps.",
         optional=True,
     ),
     Parameter(

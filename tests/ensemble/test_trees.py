@@ -21,8 +21,8 @@ def ensemble():
 def test_what_training_grows_is_valid(ensemble):
     assert ensemble.validate() is ensemble
     assert ensemble.n_outputs == 3
-    # four numeric features have a line
-    assert ensemble.output.tolist() == [0, 1, 2] * (4 + 6)
+    # all six features have a line
+    assert ensemble.output.tolist() == [0, 1, 2] * (6 + 6)
     assert (ensemble.set_start >= 0).any()
 
 
@@ -57,12 +57,12 @@ def test_immutable_also_after_a_pickle(ensemble):
 
 
 def test_head_and_join(ensemble):
-    assert same_trees(ensemble.head(30), ensemble)
+    assert same_trees(ensemble.head(36), ensemble)
     head = ensemble.head(5).validate()
     assert head.n_trees == 5
     assert same_trees(join(ensemble.base, [head]), head)
     both = join(ensemble.base, [head, ensemble]).validate()
-    assert both.n_trees == 35
+    assert both.n_trees == 41
     first = head.n_nodes
     np.testing.assert_array_equal(both.threshold[first:], ensemble.threshold)
     for node in np.flatnonzero(ensemble.set_start >= 0):

@@ -262,6 +262,12 @@ def share_a_child(document):
     left[inner[-2]] = left[inner[-1]]
 
 
+def with_every_level(document):
+    """A set of more levels than its feature has."""
+    sets = document["trees"]["sets"]
+    sets[0] = "f" * len(sets[0])
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -294,7 +300,7 @@ def share_a_child(document):
         (set_in("trees", "cover", (0, -1.0)), "cover"),
         (set_in("trees", "sets", (0, "0" * 15)), "hexadecimal"),
         (set_in("trees", "sets", (0, "0x" + "0" * 14)), "hexadecimal"),
-        (set_in("trees", "sets", (0, "f" * 32)), "level"),
+        (with_every_level, "level"),
         (set_in("trees", ("n_nodes", [1])), "n_nodes"),
         (set_in("training", ("n_iterations", 3)), "entries"),
         (set_in("training", ("best_iteration", 99)), "best_iteration"),

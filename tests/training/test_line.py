@@ -12,7 +12,7 @@ from unbiasedgbm.ensemble.predict import prepare, raw_predict
 from unbiasedgbm.frames import learn_schema
 from unbiasedgbm.threads import Pool
 from unbiasedgbm.training.harvest import to_ensemble
-from unbiasedgbm.training.line import Column, _inverse, _middles, _standardised, _tree, add_line
+from unbiasedgbm.training.line import Column, _heights, _inverse, _level_tree, _middles, _standardised, _tree, add_line
 from unbiasedgbm.training.setup import go_on, start_raw
 
 
@@ -94,7 +94,7 @@ def test_which_features_are_in_it():
     model = UnbiasedGBMRegressor(n_estimators=2, categorical_features=[4], monotonic_cst=[0, -1, 0, 0, 0, 0]).fit(X, y)
     trees = model.ensemble_
     used = {int(f) for k in range(n_line(model)) for f in trees.feature[trees.tree_start[k] : trees.tree_start[k + 1]]}
-    assert used - {-1} == {0, 5}
+    assert used - {-1} == {0, 4, 5}
     falling = np.repeat(X[:1], 9, axis=0)
     falling[:, 1] = np.linspace(-2, 2, 9)
     steps = model.predict(falling)
@@ -344,7 +344,7 @@ def test_a_line_is_a_tree(missing):
     bins = mapper.transform(table, Pool(1)).narrow.reshape(500, -1)[:, 0]
     value = np.zeros((2, mapper.n_bins[0]))
     value[:, 1:] = rng.integers(-999, 999, (2, mapper.n_bins[0] - 1))
-    column = Column(0, bins, np.bincount(bins, minlength=mapper.n_bins[0]), value)
+    column = Column(0, bins, np.bincount(bins, minlength=mapper.n_bins[0]), value, None)
     slope = np.array([0.3, -0.1])
     trees = to_ensemble(mapper, np.zeros(1), [_tree(column, slope, 0)]).validate()
     found = raw_predict(prepare(trees), trees.base, table, 0, 1, Pool(1))[:, 0]
@@ -357,3 +357,62 @@ def test_a_line_is_a_tree(missing):
     lost = learn_schema(np.array([[np.nan]]), categorical_features=None, handle_unknown="missing")[1]
     nothing = raw_predict(prepare(trees), trees.base, lost, 0, 1, Pool(1))[0, 0]
     assert abs(nothing) == (0 if missing else np.abs(found).min())
+
+
+@pytest.mark.parametrize(("rare", "missing"), [(0, 0), (5, 0), (30, 0), (0, 40), (12, 15)])
+def test_levels_are_a_tree(rare, missing):
+    rng = np.random.default_rng(1)
+    x = np.repeat([0.0, 1.0, 2.0, 3.0, 4.0, np.nan], [100, 100, 100, 100, rare, missing])[:, None]
+    x = np.append(x, [[99.0]], axis=0)  # the last of a hundred levels: sets take two words
+    _, table = learn_schema(x, categorical_features=[0], handle_unknown="missing")
+    mapper = learn_bins(table, np.ones(1, bool), np.array([100]), None, 10, Pool(1))
+    bins = np.where(np.isnan(x[:, 0]), 0, x[:, 0] + 1).astype(np.uint8)
+    n_rows = np.bincount(bins, minlength=101)
+    levels = np.flatnonzero(n_rows >= 20)
+    value = np.rint(512 * (np.eye(101)[levels] - n_rows[levels, None] / len(x)))
+    slope = rng.normal(size=len(levels))
+    grown = _level_tree(Column(0, bins, n_rows, value, levels), slope, 0)
+    trees = to_ensemble(mapper, np.zeros(1), [grown]).validate()
+    heights = _heights(trees, mapper, np.zeros(1, np.int32))[0, :101]
+    expected = (slope[:, None] * value / 512).sum(axis=0)
+    others = np.setdiff1d(np.arange(101), levels)
+    np.testing.assert_allclose(heights[levels], expected[levels], rtol=1e-12)
+    if n_rows[others].sum() >= 20:
+        np.testing.assert_allclose(heights[others], expected[others], rtol=1e-12)
+    else:
+        assert set(heights[others]) == {heights[levels][np.abs(heights[levels]).argmin()]}
+    inner = trees.left >= 0
+    assert (trees.cover[inner] == trees.cover[trees.left[inner]] + trees.cover[trees.left[inner] + 1]).all()
+    assert trees.cover[0] == len(x)
+    assert (trees.cover >= 20).all()
+    flat = _level_tree(Column(0, bins, n_rows, value, levels), 0 * slope, 0)
+    assert len(flat.node) == 1
+
+
+def test_categories_are_in_the_line():
+    rng = np.random.default_rng(0)
+    levels = rng.integers(0, 8, (3000, 3))
+    truth = rng.normal(size=(3, 8))[np.arange(3), levels].sum(axis=1)
+    y = truth + rng.normal(size=3000)
+    X = np.array(list("abcdefgh"))[levels].astype(object)
+    X[::11, 0] = None
+    error = {}
+    for linear_start in (True, False):
+        model = UnbiasedGBMRegressor(linear_start=linear_start).fit(X[:500], y[:500])
+        error[linear_start] = np.mean((model.predict(X[500:]) - truth[500:]) ** 2)
+        assert n_line(model) == (3 if linear_start else 0)
+    assert error[True] < 0.9 * error[False]
+    model = UnbiasedGBMRegressor(n_estimators=1).fit(X, y)
+    assert np.corrcoef(model.predict(X[1::11], n_iterations=0), truth[1::11])[0, 1] > 0.95
+    unknown = np.array([["z", "z", "z"]], dtype=object)
+    assert abs(model.predict(unknown, n_iterations=0)[0] - y.mean()) < 1.5
+
+
+def test_noise_levels_have_no_line():
+    # three standard errors, as with numbers; the level of a row says nothing
+    rng = np.random.default_rng(0)
+    found = 0
+    for seed in range(60):
+        X = rng.integers(0, 12, (400, 3)).astype(str)
+        found += n_line(UnbiasedGBMRegressor(n_estimators=1, random_state=seed).fit(X, rng.normal(size=400))) > 0
+    assert found <= 1

@@ -1,9 +1,9 @@
 """The line that a fit begins from, where the rows say that there is one.
 
 Trees climb a slope in steps, many small ones. So a short chain of trees goes ahead and looks for a line beside them, in
-the values and the ranks of all numeric features: in every iteration S1 says which way (a ridge step), S2 how far, and
-not at all where it does not agree. Over bins, such a line is one tree for each feature; these trees come before the
-first iteration, and nothing but the number of them tells a model with a line from one without.
+the values and the ranks of numeric features and the levels of categories: in every iteration S1 says which way (a ridge
+step), S2 how far, and not at all where it does not agree. Over bins, such a line is one tree for each feature; these
+trees come before the first iteration, and nothing but the number of them tells a model with a line from one without.
 
 Sums that depend on the order of rows would make models differ by threads and workers, so the features are whole
 numbers here, and so are gradients and slopes: products of matrices are exact, whoever adds them up.
@@ -11,7 +11,7 @@ numbers here, and so are gradients and slopes: products of matrices are exact, w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -35,8 +35,10 @@ FloatArray = npt.NDArray[np.float64]
 # Rows that a line is learned from, about: more of them say nothing new of so few numbers.
 LINE_ROWS = 20_000
 
-# Features of a line, at most: the work grows with their square; and its trees, one for each feature and output.
+# Numeric features of a line, and functions of all its features, at most: the work grows with their square; and its
+# trees, one for each feature and output.
 MOST_FEATURES = 256
+_MOST_FUNCTIONS = 512
 MOST_TREES = 1024
 
 # The chain of trees that goes ahead.
@@ -49,8 +51,9 @@ _SURE = 3.0
 
 _STREAM_LINE = 6
 
-# Rows that the ridge adds to those that a slope is learned from.
+# Rows that the ridge adds to those that a slope is learned from, and to those of a level.
 _RIDGE = 1.0
+_LEVEL_RIDGE = 5.0
 
 # Leaves of a feature's part of a line, and their rows: enough of them to be judged by others.
 _MOST_LEAVES = 64
@@ -104,9 +107,11 @@ def find_line(
         Where raw predictions start.
     pool : Pool
     """
+    room = MOST_TREES // loss.n_outputs
     columns = _columns(data, mapper, features, order)
-    if not 0 < len(columns) * loss.n_outputs <= MOST_TREES:
+    if not columns or sum(column.levels is None for column in columns) > room:
         return None
+    columns = columns[:room]
     raw = np.repeat(base[None], len(data.y), axis=0)
     scout = replace(
         parameters,
@@ -128,7 +133,7 @@ def find_line(
     importance = np.zeros(len(features))
     importance[[column.feature for column in columns]] = slopes.worth
     trees = [
-        _tree(column, slopes.total[output, own], output)
+        (_tree if column.levels is None else _level_tree)(column, slopes.total[output, own], output)
         for column, own in zip(columns, slopes.blocks, strict=True)
         for output in range(loss.n_outputs)
     ]
@@ -170,8 +175,12 @@ def _heights(trees: TreeEnsemble, mapper: BinMapper, feature: npt.NDArray[np.int
         value[k, 1 : len(mapper.edges[j]) + 1] = mapper.edges[j]
     root = trees.tree_start[:-1, None]
     node = np.repeat(root, STRIDE, axis=1)
+    # sets are read word by word; those of other nodes, and what lies behind a set's end, are empty
+    sets, (word, bit) = np.append(trees.sets, np.uint64(0)), np.divmod(np.arange(STRIDE), 64)
     while (inner := trees.left[node] >= 0).any():
         left = np.where(np.isnan(value), trees.missing_left[node], value <= trees.threshold[node])
+        own = sets[np.where(word < trees.set_words[node], trees.set_start[node] + word, -1)]
+        left = np.where(trees.set_start[node] >= 0, (own >> bit.astype(np.uint64)) & np.uint64(1) != 0, left)
         node = np.where(inner, root + trees.left[node] + ~left, node)
     return trees.value[node]
 
@@ -185,30 +194,49 @@ class Column(NamedTuple):
     n_rows: npt.NDArray[np.int64]
     """(n_bins,) rows of each bin."""
     value: FloatArray
-    """(k, n_bins) one or two functions of the bin, standardised, in whole numbers; 0 for missing values."""
+    """(k, n_bins) functions of the bin, in whole numbers. Of a number one or two, standardised; 0 for missing values.
+    Of a category, one for each of ``levels``: whether it is this one, less the mean."""
+    levels: npt.NDArray[np.intp] | None
+    """(k,) bins of a category that have enough rows; None for a number."""
 
 
 def _columns(
     data: TrainingData, mapper: BinMapper, features: npt.NDArray[np.void], order: npt.NDArray[np.intp]
 ) -> list[Column]:
-    """The numeric features that vary and that nobody constrains, in a given order."""
-    suitable = ~mapper.categorical & (mapper.n_bins > 2) & (features["monotone"] == 0)
-    chosen = order[suitable[order]]
-    if len(chosen) > MOST_FEATURES:
+    """The features that vary and that nobody constrains, in a given order, numbers first."""
+    suitable = (mapper.n_bins > 2) & (features["monotone"] == 0)
+    numeric = order[(suitable & ~mapper.categorical)[order]].tolist()
+    categorical = order[(suitable & mapper.categorical & mapper.narrow)[order]].tolist()
+    if len(numeric) > MOST_FEATURES:
         return []
     table = data.bins.narrow.reshape(len(data.y), data.bins.n_bytes)
     weight = _whole_weights(data.sample_weight)
     columns = []
-    for j in chosen.tolist():
+    n_functions = 0
+    for j in numeric + categorical:
         bins = np.ascontiguousarray(table[:, features["column"][j]])
-        mass = np.bincount(bins, weight, mapper.n_bins[j])[1:].astype(np.float64)
-        # a feature of two values has one line
-        shapes = [_middles(mapper.edges[j]), np.cumsum(mass) - 0.5 * mass][: len(mass) - 1]
-        found = [value for shape in shapes if (value := _standardised(shape, mass)) is not None]
-        if found:
-            value = np.stack([np.append(0.0, value) for value in found])
-            columns.append(Column(j, bins, np.bincount(bins, minlength=len(mass) + 1), value))
+        n_rows = np.bincount(bins, minlength=mapper.n_bins[j])
+        mass = np.bincount(bins, weight, mapper.n_bins[j]).astype(np.float64)
+        levels = None
+        if mapper.categorical[j]:
+            levels = np.flatnonzero((n_rows >= _LEAF_ROWS) & (mass > 0.0))
+            value = np.rint((np.eye(len(mass))[levels] - mass[levels, None] / mass.sum()) * _FINE)
+            if not 0 < len(levels) <= min(_MOST_LEAVES, _MOST_FUNCTIONS - n_functions) or not value.any():
+                continue
+        else:
+            value = _numeric_functions(mapper.edges[j], mass[1:])
+        if len(value):
+            columns.append(Column(j, bins, n_rows, value, levels))
+            n_functions += len(value)
     return columns
+
+
+def _numeric_functions(edges: FloatArray, mass: FloatArray) -> FloatArray:
+    """Values and ranks of the bins of a number, of which each has a mass; shape (k, n_bins)."""
+    # a feature of two values has one line
+    shapes = [_middles(edges), np.cumsum(mass) - 0.5 * mass][: len(mass) - 1]
+    found = [value for shape in shapes if (value := _standardised(shape, mass)) is not None]
+    return np.array([np.append(0.0, value) for value in found])
 
 
 def _whole_weights(weight: FloatArray | None) -> FloatArray | None:
@@ -265,6 +293,7 @@ class Slopes:
     def __init__(self, shard: Shard, columns: Sequence[Column]) -> None:
         n_outputs = shard.raw.shape[1]
         self._shard = shard
+        self._ridge = np.array([_RIDGE if c.levels is None else _LEVEL_RIDGE for c in columns for _ in c.value])
         ends = np.cumsum([0, *(len(column.value) for column in columns)]).tolist()
         self.blocks = [slice(*pair) for pair in pairwise(ends)]
         self._matrix = np.empty((shard.n, ends[-1]))
@@ -288,8 +317,8 @@ class Slopes:
             self.sure[:] = False
             return
         if self._inverse is None:
-            ridge = _RIDGE * weight.mean() / hessian.mean()
-            self._inverse = _inverse(self._square + ridge * np.eye(len(self._square)))
+            unit = weight.mean() / hessian.mean()
+            self._inverse = _inverse(self._square + np.diag(self._ridge * unit))
         for output in np.flatnonzero(self.sure).tolist():
             g, h = shard.g[output] * weight, shard.h[output] * weight
             # S1: which way
@@ -370,25 +399,79 @@ def _tree(column: Column, slope: FloatArray, output: int) -> GrownTree:
         present, rows, missing, value = present[:1], column.n_rows.sum(keepdims=True), 0, np.zeros(1)
     # where training has no missing values, they go to the leaf that adds least
     nearest = int(np.abs(value).argmin())
-    m = 2 * (len(present) + (missing > 0)) - 1
-    node = np.zeros(m, NODE_TYPE)
-    node["left"] = node["feature"] = -1
-    grown = GrownTree(output, node, None, np.zeros(m), np.zeros((m, 4), np.int64))
-    waiting, n = [(0, 0, len(present) - 1)], 1
+    grown = _new_tree(2 * (len(present) + (missing > 0)) - 1, output)
+    at, n = 0, 1
     if missing:
-        _divide(node[0], 1, column.feature, len(column.n_rows) - 1, False)
+        _divide(grown.node[0], 1, column.feature, len(column.n_rows) - 1, False)
         grown.count[[0, 2], 0] = rows.sum() + missing, missing
-        waiting, n = [(1, 0, len(present) - 1)], 3
+        at, n = 1, 3
+
+    def divide(k: int, left: int, first: int, middle: int) -> None:
+        _divide(grown.node[k], left, column.feature, int(present[middle]), nearest <= middle)
+
+    _halve(grown, at, n, rows, value, divide)
+    return grown
+
+
+def _level_tree(column: Column, slope: FloatArray, output: int) -> GrownTree:
+    """A category's part of a line as a tree: a leaf for each level with enough rows, and for all others."""
+    assert column.levels is not None
+    height = ((slope / _FINE)[:, None] * column.value).sum(axis=0)
+    leaves, value = [column.levels[k : k + 1] for k in range(len(column.levels))], height[column.levels]
+    others = np.setdiff1d(np.arange(len(height)), column.levels)
+    if not slope.any():
+        leaves, value = [np.arange(len(height))], np.zeros(1)
+    elif column.n_rows[others].sum() >= _LEAF_ROWS:
+        leaves, value = [*leaves, others], np.append(value, height[others[0]])
+    elif len(others):
+        # too few for a leaf of their own: they go to the one that adds least
+        nearest = int(np.abs(value).argmin())
+        leaves[nearest] = np.append(leaves[nearest], others)
+    order = np.argsort(value, kind="stable")
+    leaves = [leaves[k] for k in order.tolist()]
+    rows = np.array([column.n_rows[bins].sum() for bins in leaves])
+    n_nodes = 2 * len(leaves) - 1
+    levels = np.zeros((n_nodes, (len(height) + 63) // 64), np.uint64)
+    grown = replace(_new_tree(n_nodes, output), levels=levels)
+
+    def divide(k: int, left: int, first: int, middle: int) -> None:
+        _divide(grown.node[k], left, column.feature, 0, False)
+        for b in np.concatenate(leaves[first : middle + 1]).tolist():
+            levels[k, b // 64] |= np.uint64(1 << b % 64)
+
+    _halve(grown, 0, 1, rows, value[order], divide)
+    return grown
+
+
+def _new_tree(n_nodes: int, output: int) -> GrownTree:
+    """A tree of leaves that add nothing."""
+    node = np.zeros(n_nodes, NODE_TYPE)
+    node["left"] = node["feature"] = -1
+    return GrownTree(output, node, None, np.zeros(n_nodes), np.zeros((n_nodes, 4), np.int64))
+
+
+def _halve(
+    grown: GrownTree,
+    k: int,
+    n: int,
+    rows: npt.NDArray[np.int64],
+    value: FloatArray,
+    divide: Callable[[int, int, int, int], None],
+) -> None:
+    """Divide node k, and again its halves, down to leaves of such rows and values; new nodes from the n-th on.
+
+    ``divide(k, left, first, middle)`` makes an inner node of node k, with the leaves first..middle on the left.
+    """
+    waiting = [(k, 0, len(rows) - 1)]
     for k, first, last in waiting:
         grown.count[k, 0] = rows[first : last + 1].sum()
         if first == last:
             grown.value[k] = value[first]
             continue
         middle = (first + last) // 2
-        _divide(node[k], n, column.feature, int(present[middle]), nearest <= middle)
+        divide(k, n, first, middle)
         waiting += [(n, first, middle), (n + 1, middle + 1, last)]
         n += 2
-    return grown
 
 
 def _divide(node: np.void, left: int, feature: int, last_bin: int, missing_left: bool) -> None:

@@ -162,6 +162,10 @@ class RemoteRows:
         at = int(memory.nodes.node[node]["slot"]) * memory.node_size
         memory.hist[at : at + memory.node_size][self._used] = self._hists[path]
 
+    def undivide(self) -> None:
+        """Have all rows in the root again."""
+        self.ask(("undivide", (self._lane,)))
+
     def leaf_sums(
         self, memory: Workspace, leaf: npt.NDArray[np.intp], output: int, units: tuple[float, float]
     ) -> IntArray:

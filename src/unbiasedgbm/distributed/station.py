@@ -216,6 +216,7 @@ MERGE: dict[str, Callable[[Any, Any], Any]] = {
     "pack": operator.add,
     "histogram": operator.add,
     "split": _add,
+    "undivide": _nothing,
     "leaf_sums": operator.add,
     "add": _nothing,
     "advance": _nothing,
@@ -610,6 +611,9 @@ class Station:
 
     def _do_split(self, lane: int, splits: Splits) -> Any:
         return self._lanes[lane].split(splits)
+
+    def _do_undivide(self, lane: int) -> None:
+        self._lanes[lane].undivide()
 
     def _do_leaf_sums(self, lane: int, *arguments: Any) -> Any:
         return self._lanes[lane].leaf_sums(*arguments)

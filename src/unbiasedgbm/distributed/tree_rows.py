@@ -148,6 +148,11 @@ class TreeRows:
         self._begin, self._count = {1: 0}, {1: counts}
         return counts, sums
 
+    def undivide(self) -> None:
+        """Have all rows in the root again."""
+        self.shard.undivide()
+        self._begin, self._count = {1: 0}, {1: self._count[1]}
+
     def add(self, paths: list[int], output: int, values: FloatArray) -> None:
         """Add the leaves' values to the raw predictions of all their rows."""
         ranges = [self._ranges(path, 0, 4) for path in paths]

@@ -27,7 +27,7 @@ from unbiasedgbm.training.gradients import Packing, choose_packing, count_bits, 
 from unbiasedgbm.training.grower import ASK_PARTITION, DONE, grow, start_tree
 from unbiasedgbm.training.harvest import GrownTree
 from unbiasedgbm.training.leaves import NewtonStep, newton_step, quantile_step
-from unbiasedgbm.training.nodes import N_NODES, REQUEST, Evidence
+from unbiasedgbm.training.nodes import N_LEAVES, N_NODES, REQUEST, Evidence
 from unbiasedgbm.training.partition import add_tree
 from unbiasedgbm.training.shard import BLOCK_ROWS, Draw, Shard
 from unbiasedgbm.training.splitting import EVIDENCE, SPLIT_RULES, Rule
@@ -38,6 +38,10 @@ FloatArray = npt.NDArray[np.float64]
 
 # Trees of each output in a row, of all bags together, whose roots could not be split, after which boosting ends.
 PATIENCE = 30
+
+# A root that is divided on trial is one of many choices: so many times the best of all features. With less, noise is
+# given more trees before boosting ends; with more, features that act together are found as well.
+_TRIAL_CHOICES = 4.0
 
 # Gradients are kept in float32.
 _MAX_GRADIENT = float(np.finfo(np.float32).max)
@@ -288,6 +292,7 @@ class Booster:
         memory.draw_columns(parameters, number)
         start_tree(counts, memory.nodes, memory.free, memory.state)
         self._grow(lane, rule, evidence, draw)
+        self._end_trial(lane, rule, unexplained)
         if parameters.split_rule == "evidence":
             memories[place].learn(evidence.found)
         return self._finish(lane, tops, output, packing, dispersion)
@@ -415,6 +420,23 @@ class Booster:
                 rows.elsewhere.partition(memory, node, rule, evidence)
             else:
                 rows.elsewhere.build_histogram(memory, node)
+
+    def _end_trial(self, lane: Lane, rule: Rule, unexplained: float) -> None:
+        """Take back a root that was divided although its split was turned away, unless the splits below make up for it.
+
+        What they score together must be as far above the limit as if it were the best of so many choices more.
+        """
+        memory, limit = lane.memory, self.parameters.min_split_gain
+        made = memory.nodes.node[: int(memory.state[N_NODES])]
+        score = made["score"][made["left"] >= 0]
+        if not len(score) or score[0] > limit:
+            return
+        choice = rule.null_mean * max(math.log(self._n_useful), 1.0) * unexplained
+        if len(score) > 1 and (score - limit).sum() > _TRIAL_CHOICES * choice:
+            return
+        memory.nodes.node[0]["left"] = -1
+        memory.state[[N_NODES, N_LEAVES]] = 1
+        lane.rows.undivide()
 
     def _finish(self, lane: Lane, tops: Tops, output: int, packing: Packing, dispersion: float) -> GrownTree:
         """Leaf values, raw predictions, and the tree itself."""

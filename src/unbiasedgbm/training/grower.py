@@ -403,6 +403,8 @@ def grow(
                     ready = node[j].left < 0 and node[j].feature >= 0 and node[j].score > limits.min_split_gain
                     if ready and (k < 0 or node[j].score > node[k].score):
                         k = j
+            if limits.root_on_trial and state[N_LEAVES] == 1 and node[0].feature >= 0:
+                k = np.int64(0)
             if k < 0:
                 show(board, STOP, 1)
                 return DONE

@@ -54,6 +54,9 @@ class Limits(NamedTuple):
     min_rows: int
     """Rows that a role must have for a node to be worth a look."""
     min_split_gain: float
+    root_on_trial: bool
+    """Whether a root whose best split is turned away is divided all the same: two features may mean something together
+    of which each alone means nothing."""
     rows_elsewhere: bool
     """Whether partitions and histograms are asked for; whoever divides rows draws their roles anew, too."""
     draw_key: np.uint64

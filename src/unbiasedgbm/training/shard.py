@@ -171,6 +171,8 @@ class Shard:
             for begin, end in pool.blocks(last - first, BLOCK_ROWS):
                 self.blocks.append((first + begin, first + end))
                 self.offsets.append(np.uint64(number - first))
+        # rows of each role in each block, of the current tree
+        self._role_counts = np.zeros((len(self.blocks), 4), np.int64)
 
     # -- an iteration ------------------------------------------------------------------------------------------------
 
@@ -239,15 +241,14 @@ class Shard:
         if share[0] == 1.0 and draw.subsample == 1.0:
             self.rows[:] = np.arange(self.n, dtype=np.uint32)
             return np.array([self.n, 0, 0, 0])
+        counts = self._role_counts
         if len(self.blocks) == 1:
-            # no places to find for many blocks, which costs as much as the roles of a small table
-            counts = np.zeros(4, np.int64)
             draw_roles(
-                *(draw.role_key, share, draw.sample_key, draw.subsample, 0, self.n, self.offsets[0], self.roles, counts)
+                *(draw.role_key, share, draw.sample_key, draw.subsample, 0, self.n, self.offsets[0]),
+                *(self.roles, counts[0]),
             )
-            sort_rows(self.roles, 0, self.n, counts.cumsum() - counts, self.rows)
-            return counts
-        counts = np.zeros((len(self.blocks), 4), np.int64)
+            self.undivide()
+            return counts[0].copy()
         self.pool.run(
             draw_roles,
             [
@@ -255,12 +256,21 @@ class Shard:
                 for k, ((begin, end), offset) in enumerate(zip(self.blocks, self.offsets, strict=True))
             ],
         )
+        self.undivide()
+        return counts.sum(axis=0)
+
+    def undivide(self) -> None:
+        """Sort all rows by their roles, as at the beginning of a tree."""
+        counts = self._role_counts
+        if len(self.blocks) == 1:
+            # no places to find for many blocks, which costs as much as the roles of a small table
+            sort_rows(self.roles, 0, self.n, counts[0].cumsum() - counts[0], self.rows)
+            return
         total = counts.sum(axis=0)
         place = total.cumsum() - total + counts.cumsum(axis=0) - counts
         self.pool.run(
             sort_rows, [(self.roles, begin, end, place[k], self.rows) for k, (begin, end) in enumerate(self.blocks)]
         )
-        return total
 
     def _sums(self, output: int, units: Sequence[float]) -> IntArray:
         parts = np.zeros((len(self.blocks), 4), np.int64)

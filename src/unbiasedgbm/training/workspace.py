@@ -114,6 +114,9 @@ class Rows(Protocol):
     def pack(self, draw: Draw, output: int, packing: Packing) -> IntArray:
         """Pack gradients; returns the sums of what was packed."""
 
+    def undivide(self) -> None:
+        """Have all rows in the root again, where the tree is to have no other node."""
+
     def leaf_sums(
         self, memory: Workspace, leaf: npt.NDArray[np.intp], output: int, units: tuple[float, float]
     ) -> IntArray:
@@ -216,6 +219,9 @@ class Workspace:
             max_depth=parameters.max_depth or 0,
             min_rows=2 if rows.counted else 2 * parameters.min_samples_leaf,
             min_split_gain=parameters.min_split_gain,
+            root_on_trial=parameters.split_rule == "evidence"
+            and parameters.num_leaves > 2
+            and parameters.max_depth != 1,
             rows_elsewhere=rows.elsewhere is not None,
             draw_key=draw_key,
             n_threads=self.n_members,

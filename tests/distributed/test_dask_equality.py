@@ -51,6 +51,18 @@ def test_a_line_from_a_sample(client, tmp_path, weights):
     assert_same_file(local, remote, tmp_path)
 
 
+@pytest.mark.parametrize("role_draw", ["tree", "node"])
+def test_roots_on_trial(client, tmp_path, role_draw):
+    # features that act together: some trials are kept, others taken back
+    X = np.random.default_rng(0).integers(0, 2, (1000, 5)).astype(float)
+    y = (X[:, 0] != X[:, 1]).astype(int)
+    local, remote = fit_both("classifier", X, y, (400, 0, 600), n_estimators=12, role_draw=role_draw)
+    sizes = np.diff(local.ensemble_.tree_start)
+    assert (sizes == 1).any()
+    assert (sizes > 3).any()
+    assert_same_file(local, remote, tmp_path)
+
+
 LOSSES = {
     "squared_error": {},
     "absolute_error": {},

@@ -37,7 +37,8 @@ def grow_and_check(boosted, n_trees=1):
             np.testing.assert_array_equal(boosted.rows.raw[mask, 0], raw_before[mask] + grown.value[i])
             assert grown.count[i, :3].sum() == (mask & (twin.role < 3)).sum()
         np.testing.assert_allclose(boosted.progress.importance - importance_before, importance, rtol=1e-6, atol=1e-7)
-        if boosted.parameters.split_rule == "evidence":
+        taken_back = len(grown.node) == 1 and grown.node[0]["feature"] >= 0  # what was tried has left its evidence
+        if boosted.parameters.split_rule == "evidence" and not taken_back:
             n = min(n_before + 1, 30)
             np.testing.assert_allclose(memory.mean, before_mean + (found - before_mean) / n, rtol=1e-6, atol=1e-8)
     return grown

@@ -41,7 +41,7 @@ PATIENCE = 30
 
 # A root that is divided on trial is one of many choices: so many times the best of all features. With less, noise is
 # given more trees before boosting ends; with more, features that act together are found as well.
-_TRIAL_CHOICES = 4.0
+_TRIAL_CHOICES = 8.0
 
 # Gradients are kept in float32.
 _MAX_GRADIENT = float(np.finfo(np.float32).max)

@@ -408,6 +408,20 @@ def test_categories_are_in_the_line():
     assert abs(model.predict(unknown, n_iterations=0)[0] - y.mean()) < 1.5
 
 
+def test_levels_that_make_one_leaf_are_not_in_it():
+    X, y = sloped(300, n_features=3)
+    X[:, 1], X[:10, 1] = 0.0, 1.0  # too few rows to tell them from the others
+    model = UnbiasedGBMRegressor(n_estimators=1, categorical_features=[1]).fit(X, y)
+    assert n_line(model) == 2
+
+
+def test_more_classes_than_trees_and_no_numbers():
+    y = np.tile(np.arange(1030), 3)
+    X = np.column_stack([y % 7, y % 5]).astype(float)
+    model = UnbiasedGBMClassifier(n_estimators=1, n_bags=1, categorical_features=[0, 1]).fit(X, y)
+    assert n_line(model) == 0
+
+
 def test_noise_levels_have_no_line():
     # three standard errors, as with numbers; the level of a row says nothing
     rng = np.random.default_rng(0)

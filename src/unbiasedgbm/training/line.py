@@ -109,9 +109,11 @@ def find_line(
     """
     room = MOST_TREES // loss.n_outputs
     columns = _columns(data, mapper, features, order)
-    if not columns or sum(column.levels is None for column in columns) > room:
+    if sum(column.levels is None for column in columns) > room:
         return None
     columns = columns[:room]
+    if not columns:
+        return None
     raw = np.repeat(base[None], len(data.y), axis=0)
     scout = replace(
         parameters,
@@ -220,9 +222,10 @@ def _columns(
         levels = None
         if mapper.categorical[j]:
             levels = np.flatnonzero((n_rows >= _LEAF_ROWS) & (mass > 0.0))
-            value = np.rint((np.eye(len(mass))[levels] - mass[levels, None] / mass.sum()) * _FINE)
-            if not 0 < len(levels) <= min(_MOST_LEAVES, _MOST_FUNCTIONS - n_functions) or not value.any():
+            n_leaves = len(levels) + (n_rows.sum() - n_rows[levels].sum() >= _LEAF_ROWS)
+            if n_leaves < 2 or len(levels) > min(_MOST_LEAVES, _MOST_FUNCTIONS - n_functions):
                 continue
+            value = np.rint((np.eye(len(mass))[levels] - mass[levels, None] / mass.sum()) * _FINE)
         else:
             value = _numeric_functions(mapper.edges[j], mass[1:])
         if len(value):

@@ -33,7 +33,8 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     Parameters
     ----------
     n_rows, n_features : int
-        Size of the table; features of at most 255 categories count as any other.
+        Size of the table; features of at most 255 categories count as any other, though their levels may take a line
+        up to 80 MB more.
     n_classes : int, default=2
         1 for regression. With more than two, every class has raw predictions of its own.
     **params

@@ -6,11 +6,25 @@ from reference import Twin, check_tree, close
 from workbench import ALL_RULES, bins_of, booster, mixed_table
 
 from unbiasedgbm.losses import LogLoss, PoissonLoss
+from unbiasedgbm.training.harvest import GrownTree
+from unbiasedgbm.training.nodes import N_NODES
 
 
 def grow_and_check(boosted, n_trees=1):
     first_squares = None
+    end_trial, tried = boosted._end_trial, []
+
+    def record(lane, *arguments):
+        m = int(lane.memory.state[N_NODES])
+        node, levels = lane.memory.nodes.node[:m].copy(), lane.memory.levels
+        if m > 1 and node[0]["score"] <= boosted.parameters.min_split_gain:
+            levels = None if levels is None else levels[:m].copy()
+            tried.append(GrownTree(0, node, levels, np.zeros(m), lane.memory.nodes.count[:m].copy()))
+        end_trial(lane, *arguments)
+
+    boosted._end_trial = record
     for _ in range(n_trees):
+        tried.clear()
         memory = boosted.progress.memories[0]
         bonus = memory.bonus()
         before_mean, n_before = memory.mean.copy(), memory.n_trees
@@ -24,9 +38,16 @@ def grow_and_check(boosted, n_trees=1):
         if boosted.parameters.split_rule == "evidence":
             # the best of p useless features: log p times the mean of one, as far as the target is unexplained
             useful = sum(len(np.unique(bins_of(boosted, j))) > 1 for j in range(len(boosted.features)))
-            bonus[-32:] -= 2.0 * np.log(useful) * min(squares / first_squares, 1.0)
+            unexplained = min(squares / first_squares, 1.0)
+            bonus[-32:] -= 2.0 * np.log(useful) * unexplained
         twin = Twin(boosted, bonus)
-        leaves, found, importance = check_tree(boosted, grown, twin)
+        leaves, found, importance = check_tree(boosted, grown, twin, on_trial=bool(tried))
+        if tried:
+            # what was tried has left its evidence, and was kept if the scores of all splits make up for the root's
+            found = check_tree(boosted, tried[0], twin, on_trial=True)[1]
+            score = tried[0].node["score"][tried[0].node["left"] >= 0] - boosted.parameters.min_split_gain
+            kept = len(score) > 1 and score.sum() > 16.0 * max(np.log(useful), 1.0) * unexplained
+            assert kept == (len(grown.node) > 1)
         # leaf values: Newton steps without the search's weights, from all rows of the tree or, by default, from S2
         for i, mask in leaves.items():
             used = mask & (twin.role == 1 if boosted.parameters.split_rule == "evidence" else twin.role < 3)
@@ -37,8 +58,7 @@ def grow_and_check(boosted, n_trees=1):
             np.testing.assert_array_equal(boosted.rows.raw[mask, 0], raw_before[mask] + grown.value[i])
             assert grown.count[i, :3].sum() == (mask & (twin.role < 3)).sum()
         np.testing.assert_allclose(boosted.progress.importance - importance_before, importance, rtol=1e-6, atol=1e-7)
-        taken_back = len(grown.node) == 1 and grown.node[0]["feature"] >= 0  # what was tried has left its evidence
-        if boosted.parameters.split_rule == "evidence" and not taken_back:
+        if boosted.parameters.split_rule == "evidence":
             n = min(n_before + 1, 30)
             np.testing.assert_allclose(memory.mean, before_mean + (found - before_mean) / n, rtol=1e-6, atol=1e-8)
     return grown

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import Any, TypeVar
 
@@ -118,10 +118,10 @@ class RemoteFit:
                 fresh = [member for member in self.crew.members if not member.loaded]
                 n_trees = self._done.n_trees
                 if fresh:
-                    start = self.plan.start
+                    plan = self.plan
                     if n_trees:
-                        start = start._replace(trees=self._done.ensemble(), new=False)
-                    self.crew.ask([*self._script, ("build", (self.plan, start))], fresh)
+                        plan = replace(plan, start=plan.start._replace(trees=self._done.ensemble(), new=False))
+                    self.crew.ask([*self._script, ("build", (plan,))], fresh)
                 for member in fresh:
                     member.loaded = True
                 self.crew.ask([("rewind", (n_trees, self.recent(), self._features))])

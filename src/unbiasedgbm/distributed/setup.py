@@ -89,7 +89,7 @@ class SetUp:
         layout = make_layout(parameters, mapper)
         chains = (parameters.n_bags, n_lanes(loss, parameters.n_bags))
         plan = Plan(mapper, layout, loss, self._starts(), facts.counted, scale, start, *chains)
-        content, self.crew.kept = self.crew.ask([("build", (plan, start))])[0]
+        content, self.crew.kept = self.crew.ask([("build", (plan,))])[0]
         features = make_features(mapper, constraints.monotone, content ^ mapper.edge_hash())
         for member in self.crew.members:
             member.loaded = True

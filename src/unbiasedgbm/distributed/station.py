@@ -104,6 +104,7 @@ class Plan:
     weight_scale : Scale or None
         Of all weights.
     start : Start
+        With the trees so far.
     n_bags : int
     n_lanes : int
         Trees that are grown at the same time.
@@ -439,13 +440,8 @@ class Station:
 
     # -- binned rows -------------------------------------------------------------------------------------------------
 
-    def _do_build(self, plan: Plan, start: Start) -> tuple[npt.NDArray[np.uint64], list[int]]:
+    def _do_build(self, plan: Plan) -> tuple[npt.NDArray[np.uint64], list[int]]:
         """Bin all rows and let go of the tables.
-
-        Parameters
-        ----------
-        start : Start
-            With the trees so far.
 
         Returns
         -------
@@ -455,8 +451,8 @@ class Station:
             Bytes that the training rows take from here on.
         """
         self._plan = plan
-        n_added = 0 if start.trees is None else start.trees.n_trees
-        bins, y, given, weight, raw, bags = self._bin(TRAIN, start, plan.n_bags)
+        n_added = 0 if plan.start.trees is None else plan.start.trees.n_trees
+        bins, y, given, weight, raw, bags = self._bin(TRAIN, plan.n_bags)
         counts = None
         if plan.counted:
             counts = repetitions(given)
@@ -473,18 +469,16 @@ class Station:
         self._lanes = [TreeRows(one, plan.mapper, runs, parts) for one in shards]
         self._iteration = Iteration(shard, n_added)
         if any(kind == WATCH for kind, _ in self._rows):
-            watched = self._bin(WATCH, start, 1)
+            watched = self._bin(WATCH, 1)
             self._watched = WatchedRows(watched[0], watched[1], watched[2], watched[4], n_added)
         n_hashed = sum(max(0, min(65_536 - number, last - first)) for (first, number), (last, _) in _pairs(runs, at))
         return content_hash(bins, plan.mapper.column(), n_hashed, counts), [kept_bytes(shards, self._iteration)]
 
-    def _bin(
-        self, which: str, start: Start, n_bags: int
-    ) -> tuple[Bins, FloatArray, Any, Any, FloatArray, list[FloatArray]]:
+    def _bin(self, which: str, n_bags: int) -> tuple[Bins, FloatArray, Any, Any, FloatArray, list[FloatArray]]:
         """Bins, targets, given weights, weights, raw predictions and those of bags, of training or validation rows."""
-        mapper, base = self._plan.mapper, start.base
+        mapper, start = self._plan.mapper, self._plan.start
         chosen = [part for (kind, _), part in self._rows.items() if kind == which]
-        bins, raws = [], [(np.empty((0, len(base))), [np.empty((0, len(base)))] * n_bags)]
+        bins, raws = [], [(np.empty((0, len(start.base))), [np.empty((0, len(start.base)))] * n_bags)]
         for part in chosen:
             if part.table is None:
                 continue

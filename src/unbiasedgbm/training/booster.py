@@ -23,7 +23,7 @@ from unbiasedgbm.kernels import hash_key
 from unbiasedgbm.losses import Loss
 from unbiasedgbm.threads import Pool
 from unbiasedgbm.training.evidence import N_BUCKETS, EvidenceMemory
-from unbiasedgbm.training.gradients import Packing, choose_packing, count_bits, drawn_bound, exponential_table
+from unbiasedgbm.training.gradients import Packing, choose_packing, count_bits, drawn_bound, largest_weight
 from unbiasedgbm.training.grower import ASK_PARTITION, DONE, grow, start_tree
 from unbiasedgbm.training.harvest import GrownTree
 from unbiasedgbm.training.leaves import NewtonStep, newton_step, quantile_step
@@ -42,6 +42,9 @@ PATIENCE = 30
 # A root that is divided on trial is one of many choices: so many times the best of all features. With less, noise is
 # given more trees before boosting ends; with more, features that act together are found as well.
 _TRIAL_CHOICES = 8.0
+
+# Steps in which the weights of the split search become more alike: few, so that two trees in a row have the same.
+_SPREADS = 16
 
 # Gradients are kept in float32.
 _MAX_GRADIENT = float(np.finfo(np.float32).max)
@@ -176,7 +179,6 @@ class Booster:
             for rows, pool in zip(self.rows.lanes(pools), pools, strict=True)
         ]
         self._code = SPLIT_RULES[self.parameters.split_rule]
-        self._max_draw = float(exponential_table().max()) if self.rows.layout.drawn else 1.0
         # features that have anything to cut
         self._n_useful = max(int((self.mapper.n_bins > 2).sum()), 1)
 
@@ -286,8 +288,8 @@ class Booster:
         counts, sums = self._begin_tree(lane, draw, tops, output)
         dispersion = self._dispersion(sums, progress)
         unexplained = self._unexplained(output, sums, progress)
-        packing = self._pack(lane, draw, tops, sums, output)
-        rule = self._rule(packing, tops, dispersion, number)
+        packing = self._pack(lane, draw, tops, sums, output, unexplained)
+        rule = self._rule(packing, tops, dispersion, unexplained, number)
         evidence = self._evidence(memories[place], unexplained, rule)
         memory.draw_columns(parameters, number)
         start_tree(counts, memory.nodes, memory.free, memory.state)
@@ -314,16 +316,20 @@ class Booster:
         counts, totals = lane.rows.begin_tree(draw, output, units)
         return counts.tolist(), Sums(*(float(total) / unit for total, unit in zip(totals, units, strict=True)))
 
-    def _pack(self, lane: Lane, draw: Draw, tops: Tops, sums: Sums, output: int) -> Packing:
-        """Pack the gradients of all rows for the split search."""
+    def _pack(self, lane: Lane, draw: Draw, tops: Tops, sums: Sums, output: int, unexplained: float) -> Packing:
+        """Pack the gradients of all rows for the split search.
+
+        The default rule multiplies them with weights, so that no few rows decide. The less there is left to explain,
+        the less of that is noise, and the less the weights differ.
+        """
         rows = lane.rows
+        spread = round(unexplained * _SPREADS) / _SPREADS if rows.layout.drawn else 0.0
         bits = count_bits(self.parameters.min_samples_leaf)
         # sums in fixed point leave out less than a unit of each row, which is all of it where all rows are near zero
         room_g, room_h = (total + rows.n / fixed_unit(top, rows.n) for total, top in zip(sums[:2], tops, strict=True))
-        if rows.layout.drawn:
-            room_g = drawn_bound(room_g, sums.g2, tops.g, self._max_draw)
-            room_h = drawn_bound(room_h, sums.h2, tops.h, self._max_draw)
-        packing = choose_packing(room_g, room_h, rows.n_rows, bits)
+        room_g = drawn_bound(room_g, sums.g2, tops.g, spread)
+        room_h = drawn_bound(room_h, sums.h2, tops.h, spread)
+        packing = choose_packing(room_g, room_h, rows.n_rows, bits, spread)
         sum_g, sum_h = rows.pack(draw, output, packing).tolist()
         if not packing.holds(sum_g, sum_h, rows.n_rows):
             raise AssertionError("packed gradients overflow; this is a bug, please report it")
@@ -343,10 +349,10 @@ class Booster:
             progress.start_dispersion = ratio
         return progress.start_dispersion
 
-    def _rule(self, packing: Packing, tops: Tops, dispersion: float, number: int) -> Rule:
+    def _rule(self, packing: Packing, tops: Tops, dispersion: float, unexplained: float, number: int) -> Rule:
         """The split rule in units of this tree's packing."""
         parameters, layout = self.parameters, self.rows.layout
-        top_h = tops.h * self._max_draw
+        top_h = tops.h * largest_weight(packing.spread)
         return Rule(
             code=self._code,
             n_roles=layout.n_roles,
@@ -357,7 +363,7 @@ class Booster:
             sure_hessian=int(min(parameters.min_samples_leaf * (top_h * packing.h_scale + 1.0), 2.0**60)) + 1,
             min_hessian=math.ceil(min(parameters.min_child_weight * packing.h_scale, 2.0**60)),
             unit=packing.h_scale / packing.g_scale**2 / dispersion,
-            null_mean=2.0 if layout.drawn else 1.0,
+            limit=1.0 + math.sqrt(unexplained),
             node_share=parameters.colsample_bynode,
             node_key=hash_key(parameters.seed, _STREAM_NODES, number),
         )
@@ -378,7 +384,7 @@ class Booster:
         """
         bonus = memory.bonus()
         if self._code == EVIDENCE:
-            bonus[-N_BUCKETS:] -= rule.null_mean * math.log(self._n_useful) * unexplained
+            bonus[-N_BUCKETS:] -= rule.limit * math.log(self._n_useful) * unexplained
         return Evidence(bonus, np.zeros_like(bonus))
 
     def _grow(self, lane: Lane, rule: Rule, evidence: Evidence, draw: Draw) -> None:
@@ -431,7 +437,7 @@ class Booster:
         score = made["score"][made["left"] >= 0]
         if not len(score) or score[0] > limit:
             return
-        choice = rule.null_mean * max(math.log(self._n_useful), 1.0) * unexplained
+        choice = rule.limit * max(math.log(self._n_useful), 1.0) * unexplained
         if len(score) > 1 and (score - limit).sum() > _TRIAL_CHOICES * choice:
             return
         memory.nodes.node[0]["left"] = -1

@@ -13,6 +13,7 @@ the row twice. Where they leave few, rounding is stochastic: unbiased, from a ha
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +49,12 @@ def exponential_table() -> npt.NDArray[np.float64]:
     return np.maximum(1.0 + (table - table.mean()) / table.std(), 0.0)
 
 
+@lru_cache(maxsize=32)
+def search_weights(spread: float) -> npt.NDArray[np.float64]:
+    """Weights of the split search, of mean one and standard deviation ``spread``, shape (4096,)."""
+    return 1.0 + spread * (exponential_table() - 1.0)
+
+
 # Rounding and weights take different bits of one hash.
 _ROLE_BITS = np.uint64(40)
 _WEIGHT_BITS = np.uint64(28)
@@ -59,12 +66,13 @@ _ROLE_UNIT = 1.0 / (1 << 24)
 
 
 class Packing(NamedTuple):
-    """Scales of one tree's packed gradients."""
+    """Scales of one tree's packed gradients, and the spread of the weights that they were multiplied with."""
 
     g_scale: float
     h_scale: float
     count_bits: int
     stochastic: bool
+    spread: float
 
     def holds(self, sum_g: int, sum_h: int, n_rows: int) -> bool:
         """Whether no field overflows for these sums of the packed integers."""
@@ -80,7 +88,7 @@ def count_bits(min_samples_leaf: int) -> int:
     return min(max(10, int(min_samples_leaf).bit_length() + 1), 16)
 
 
-def choose_packing(sum_g: float, sum_h: float, n_rows: int, bits: int) -> Packing:
+def choose_packing(sum_g: float, sum_h: float, n_rows: int, bits: int, spread: float) -> Packing:
     """Largest powers of two that cannot overflow.
 
     Parameters
@@ -91,15 +99,16 @@ def choose_packing(sum_g: float, sum_h: float, n_rows: int, bits: int) -> Packin
         Sum of the counts.
     bits : int
         See `count_bits`.
+    spread : float
+        See `search_weights`.
     """
     stochastic = n_rows >= STOCHASTIC_ROWS
     # Rounding adds at most half a unit a row, or, when stochastic, sqrt(n)/2 with a standard deviation to spare of 16.
     slack = 8.0 * math.sqrt(n_rows) + 64.0 if stochastic else 0.5 * n_rows + 1.0
     g_room = 2.0 ** (63 - G_SHIFT) - slack
     h_room = 2.0 ** (G_SHIFT - bits) - slack - n_rows / 2.0**bits - 1.0
-    return Packing(
-        _power_of_two(g_room / max(sum_g, 1e-300)), _power_of_two(h_room / max(sum_h, 1e-300)), bits, stochastic
-    )
+    g_scale, h_scale = (_power_of_two(room / max(total, 1e-300)) for room, total in ((g_room, sum_g), (h_room, sum_h)))
+    return Packing(g_scale, h_scale, bits, stochastic, spread)
 
 
 def _power_of_two(x: float) -> float:
@@ -107,13 +116,18 @@ def _power_of_two(x: float) -> float:
     return math.ldexp(1.0, min(max(math.frexp(x)[1] - 1, -500), 500))
 
 
-def drawn_bound(total: float, squares: float, top: float, largest_draw: float) -> float:
-    """A number that Σ wᵢxᵢ does not reach, for Exp(1) weights w and Σx = total, Σx² = squares, max x = top.
+def drawn_bound(total: float, squares: float, top: float, spread: float) -> float:
+    """A number that Σ wᵢxᵢ does not reach, for weights w of a spread and Σx = total, Σx² = squares, max x = top.
 
     Either the worst case, or twelve standard deviations and the far tail of single rows above the mean. `pack` returns
     the true sums, so a bound that was passed all the same is noticed.
     """
-    return min(largest_draw * total, total + 12.0 * math.sqrt(squares) + 120.0 * top)
+    return min(largest_weight(spread) * total, total + spread * (12.0 * math.sqrt(squares) + 120.0 * top))
+
+
+def largest_weight(spread: float) -> float:
+    """The largest of `search_weights`."""
+    return float(search_weights(spread)[-1])
 
 
 @kernel
@@ -238,7 +252,7 @@ def pack(
     counts : ndarray of shape (n,) or (0,), uint16
         Rows that each row stands for; empty where it is one.
     table : ndarray of shape (4096,), float64
-        Weights of the split search: `exponential_table`, or ones.
+        `search_weights`.
     key : uint64
         Of this tree's rounding and weights.
     begin, end : int

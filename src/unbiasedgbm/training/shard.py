@@ -26,8 +26,8 @@ from unbiasedgbm.training.gradients import (
     PACK_ROWS,
     Packing,
     draw_roles,
-    exponential_table,
     pack,
+    search_weights,
     sort_rows,
     sum_rows,
 )
@@ -139,7 +139,6 @@ class Shard:
         self.max_weight = float(self.weight.max(initial=0.0)) or 1.0
         self.counts = np.empty(0, np.uint16) if data.counts is None else data.counts
         self.counted = data.counts is not None
-        self.table = exponential_table() if layout.drawn else np.ones_like(exponential_table())
         self.roles = np.zeros(n, np.uint8)
         self.packed = np.zeros(n, np.int64)
         self.rows = np.zeros(n, np.uint32)
@@ -294,12 +293,12 @@ class Shard:
                     self.h[output],
                     self.weight,
                     self.counts,
-                    self.table,
+                    search_weights(packing.spread),
                     draw.pack_key,
                     begin,
                     end,
                     offset,
-                    *packing,
+                    *packing[:4],
                     self.packed,
                     totals[k],
                     np.empty(PACK_ROWS, np.uint64),

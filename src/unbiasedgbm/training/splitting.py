@@ -76,8 +76,8 @@ class Rule(NamedTuple):
     min_hessian: int
     unit: float
     """A gain in packed units times this is a gain in units of the loss (evidence: of the noise)."""
-    null_mean: float
-    """Mean of an evidence score under no signal."""
+    limit: float
+    """What gain(S2) has to exceed, in units of noise: what a useless feature's is on average, or somewhat more."""
     node_share: float
     """Share of the features that a node may use."""
     node_key: np.uint64
@@ -237,7 +237,7 @@ def judge(f, left1, left2, left3, total1, total2, total3, bonus, rule, out):
     half = 0.5 * rule.unit
     evidence = 0.0
     if code == EVIDENCE:
-        select = gain(left2, total2, rule) * rule.unit - rule.null_mean + bonus
+        select = gain(left2, total2, rule) * rule.unit - rule.limit + bonus
         accept = select
         evidence = pooled_cross(left1, total1, left2, total2, rule) * rule.unit
     elif code == MERGED:

@@ -42,9 +42,11 @@ class Twin:
         After the iteration whose tree is checked.
     bonus : ndarray of shape (p + 32,)
         Evidence for features and node sizes before that iteration.
+    limit : float
+        What gain(S2) has to exceed by the default rule.
     """
 
-    def __init__(self, boosted, bonus=None):
+    def __init__(self, boosted, bonus=None, limit=2.0):
         self.p = boosted.parameters
         self.rule = self.p.split_rule
         self.g, self.h, self.count = boosted.search_gradients()
@@ -52,6 +54,7 @@ class Twin:
         self.features = boosted.features
         self.bins = [bins_of(boosted, j) for j in range(len(boosted.features))]
         self.dispersion = boosted.dispersion
+        self.limit = limit
         bonus = np.zeros(len(self.bins) + 32) if bonus is None else bonus
         self.bonus, self.node_bonus = np.split(bonus, [len(self.bins)])
 
@@ -86,7 +89,7 @@ class Twin:
     def judge(self, f, left, rows):
         """select, accept, evidence."""
         if self.rule == "evidence":
-            score = 2 * self.gain(left, rows, [1]) / self.dispersion - 2.0 + self.bonus[f]
+            score = 2 * self.gain(left, rows, [1]) / self.dispersion - self.limit + self.bonus[f]
             return score, score, self.evidence(left, rows) / self.dispersion
         if self.rule == "merged":
             score = self.cross(left, rows, [0, 1], [1])

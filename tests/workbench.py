@@ -60,7 +60,7 @@ class OpenBooster(Booster):
 
     def search_gradients(self):
         """g, h and count of each row as the split search of the last tree saw them."""
-        packed, (g_scale, h_scale, bits, _) = self.rows.packed, self.packing
+        packed, (g_scale, h_scale, bits, *_) = self.rows.packed, self.packing
         low = packed & ((1 << G_SHIFT) - 1)
         return (packed >> G_SHIFT) / g_scale, (low >> bits) / h_scale, low & ((1 << bits) - 1)
 

@@ -325,8 +325,8 @@ def categorical_mask(
     if len(left_out):
         labels = ", ".join(column_label(names, j) for j in left_out[:5].tolist())
         raise ValueError(
-            f"{labels} hold text or categories but are not in categorical_features. List them there, use "
-            '"from_dtype", or convert them to numbers.'
+            f"categorical_features leaves out what holds text or categories: {labels}. List it there, use "
+            '"from_dtype", or convert it to numbers.'
         )
     return listed
 

@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 from workbench import booster, mixed_table
 
 from unbiasedgbm.losses import LogLoss, QuantileLoss
-from unbiasedgbm.training.gradients import G_SHIFT, STOCHASTIC_ROWS, choose_packing, count_bits, exponential_table
+from unbiasedgbm.training.gradients import (
+    G_SHIFT,
+    STOCHASTIC_ROWS,
+    choose_packing,
+    count_bits,
+    exponential_table,
+    largest_weight,
+    search_weights,
+)
 
 
 def test_exponential_table_has_the_moments_of_exp_1():
@@ -31,7 +39,7 @@ def test_exponential_table_has_the_moments_of_exp_1():
 def test_scales_leave_room_for_all_rows(sum_g, sum_h, n_rows, min_samples):
     bits = count_bits(min_samples)
     assert 2**bits > 2 * min_samples
-    packing = choose_packing(sum_g, sum_h, n_rows, bits)
+    packing = choose_packing(sum_g, sum_h, n_rows, bits, 0.0)
     assert math.frexp(packing.g_scale)[0] == 0.5
     assert math.frexp(packing.h_scale)[0] == 0.5
     rounding = 0.5 * n_rows if not packing.stochastic else 8 * math.sqrt(n_rows)
@@ -73,6 +81,33 @@ def test_evidence_draws_weights_of_mean_one():
     assert (w**2).mean() == pytest.approx(2, abs=0.16)
     roles = boosted.roles()
     assert w[roles == 0].mean() == pytest.approx(1, abs=0.07)
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.25, 1.0])
+def test_search_weights_have_the_spread_they_are_said_to_have(spread):
+    weight = search_weights(spread)
+    assert weight.mean() == pytest.approx(1.0, abs=1e-8)
+    assert weight.std() == pytest.approx(spread, abs=1e-8)
+    assert weight.max() == largest_weight(spread)
+    assert weight.min() >= 0.0
+
+
+def test_weights_become_alike_as_the_target_is_explained():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 2))
+    boosted = booster(X, np.sign(X[:, 0]), split_rule="evidence", num_leaves=4, learning_rate=0.5)
+    spreads = []
+    for _ in range(8):
+        g, _ = gradients_of(boosted)
+        boosted.iterate()
+        got, _, _ = boosted.search_gradients()
+        spreads.append((got / g).std())
+        # half of it is explained by every tree, three quarters of its square
+        share = (g**2).mean() / np.var(np.sign(X[:, 0]))
+        # a sixteenth, and four standard errors of a standard deviation of 2,000 draws of Exp(1), which is 0.032
+        assert spreads[-1] == pytest.approx(share, abs=1 / 32 + 4 * 0.032 * share + 1e-3)
+    assert spreads[0] > 0.8
+    assert spreads[-1] < 0.1
 
 
 def test_stochastic_rounding_is_unbiased():

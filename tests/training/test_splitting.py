@@ -11,7 +11,7 @@ from unbiasedgbm.training.nodes import N_NODES
 
 
 def grow_and_check(boosted, n_trees=1):
-    first_squares = None
+    first_squares, limit = None, 2.0
     end_trial, tried = boosted._end_trial, []
 
     def record(lane, *arguments):
@@ -39,14 +39,15 @@ def grow_and_check(boosted, n_trees=1):
             # the best of p useless features: log p times the mean of one, as far as the target is unexplained
             useful = sum(len(np.unique(bins_of(boosted, j))) > 1 for j in range(len(boosted.features)))
             unexplained = min(squares / first_squares, 1.0)
-            bonus[-32:] -= 2.0 * np.log(useful) * unexplained
-        twin = Twin(boosted, bonus)
+            limit = 1.0 + np.sqrt(unexplained)
+            bonus[-32:] -= limit * np.log(useful) * unexplained
+        twin = Twin(boosted, bonus, limit)
         leaves, found, importance = check_tree(boosted, grown, twin, on_trial=bool(tried))
         if tried:
             # what was tried has left its evidence, and was kept if the scores of all splits make up for the root's
             found = check_tree(boosted, tried[0], twin, on_trial=True)[1]
             score = tried[0].node["score"][tried[0].node["left"] >= 0] - boosted.parameters.min_split_gain
-            kept = len(score) > 1 and score.sum() > 16.0 * max(np.log(useful), 1.0) * unexplained
+            kept = len(score) > 1 and score.sum() > 8.0 * limit * max(np.log(useful), 1.0) * unexplained
             assert kept == (len(grown.node) > 1)
         # leaf values: Newton steps without the search's weights, from all rows of the tree or, by default, from S2
         for i, mask in leaves.items():

@@ -472,7 +472,9 @@ def test_nothing_is_categorical_unless_asked():
 @pytest.mark.parametrize("option", [None, [], ["a"], [0], [True, False, False]])
 def test_text_must_be_listed(option):
     X = pd.DataFrame({"a": [1, 2], "town": ["u", "v"], "kind": pd.Categorical([1, 2])})
-    with pytest.raises(ValueError, match=r"categorical_features leaves out .* text or categories: Column 'town', Column 'kind'\."):
+    with pytest.raises(
+        ValueError, match=r"categorical_features leaves out .* text or categories: Column 'town', Column 'kind'\."
+    ):
         learn_schema(X, categorical_features=option)
 
 

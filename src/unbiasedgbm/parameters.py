@@ -98,10 +98,12 @@ _SHARED = (
     Parameter(
         "min_samples_leaf",
         "int",
-        5,
-        "Rows that both children of a split must have, in every role.",
+        None,
+        "Rows that both children of a split must have, in every role. None: 5, and 3 in regression; with "
+        "split_rule='evidence' from 30 rows on at most a hundredth of them, but no less than 2.",
         low=1,
         high=1 << 20,
+        optional=True,
     ),
     Parameter("min_child_weight", "float", 1e-3, "Sum of hessians that both children must have.", low=0),
     Parameter(
@@ -192,8 +194,8 @@ CLASSIFIER_PARAMETERS = (
     Parameter("class_weight", "free", None, "Weights of classes: a mapping, 'balanced', or None."),
 )
 
-# Numbers have more to tell than classes: regression gains by finer cuts and smaller leaves, classification does not.
-_REGRESSOR_DEFAULTS = {"min_samples_leaf": 3, "max_bins": 255}
+# Numbers have more to tell than classes: regression gains by finer cuts, classification does not.
+_REGRESSOR_DEFAULTS = {"max_bins": 255}
 
 REGRESSOR_PARAMETERS = (
     Parameter("loss", "free", "squared_error", f"One of {', '.join(REGRESSION_LOSSES)}, or two callables."),

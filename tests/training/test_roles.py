@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
+from sklearn.metrics import log_loss
 from workbench import ALL_RULES, booster, mixed_table
 
-from unbiasedgbm import UnbiasedGBMRegressor
-from unbiasedgbm.training.roles import DEFAULT_RATIO, role_ends, role_shares, usable_rule
+from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor
+from unbiasedgbm.training.roles import DEFAULT_RATIO, leaf_rows, role_ends, role_shares, usable_rule
 
 
 @pytest.mark.parametrize(
@@ -87,6 +88,32 @@ class TestSmallTables:
     def test_smaller_leaves_need_fewer_rows(self):
         assert usable_rule("evidence", None, 12, 1) == "evidence"
 
+    @pytest.mark.parametrize(
+        ("n_rows", "classes", "values"),
+        [(29, 5, 3), (30, 2, 2), (299, 2, 2), (300, 3, 3), (499, 4, 3), (500, 5, 3), (1e9, 5, 3)],
+    )
+    def test_leaves_are_smaller_by_default(self, n_rows, classes, values):
+        assert leaf_rows(None, "evidence", n_rows, True) == classes
+        assert leaf_rows(None, "evidence", n_rows, False) == values
+        for rule in ALL_RULES:
+            assert leaf_rows(7, rule, n_rows, True) == 7
+            if rule != "evidence":
+                assert leaf_rows(None, rule, n_rows, True) == 5
+                assert leaf_rows(None, rule, n_rows, False) == 3
+
+    def test_tiny_tables_keep_the_default_rule(self):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(1040, 10))
+        y = (X[:, 0] + 0.5 * rng.normal(size=1040) > 0).astype(int)
+        model = UnbiasedGBMClassifier(n_jobs=1).fit(X[:40], y[:40])
+        assert model.split_rule_ == "evidence"
+        assert UnbiasedGBMClassifier(n_estimators=1, n_jobs=1).fit(X[:29], y[:29]).split_rule_ == "standard"
+        # without judging rows the probabilities are as sure as those of 200 trees on forty rows
+        plain = UnbiasedGBMClassifier(min_samples_leaf=5, n_jobs=1).fit(X[:40], y[:40])
+        assert plain.split_rule_ == "standard"
+        losses = [log_loss(y[40:], one.predict_proba(X[40:])) for one in (model, plain)]
+        assert losses[0] < 0.8 * losses[1]
+
     def test_weights_count_as_rows(self):
         X, y = mixed_table(40)
         options = {"n_estimators": 2, "min_samples_leaf": 5, "n_jobs": 1}
@@ -115,5 +142,7 @@ def test_rows_are_left_out_anew_for_every_tree_also_where_roles_are_not():
 
 def test_subsample_counts_against_small_tables():
     X, y = mixed_table(300)
-    model = UnbiasedGBMRegressor(n_estimators=2, subsample=0.1, n_jobs=1).fit(X, y)
-    assert model.split_rule_ == "standard"
+    options = {"n_estimators": 2, "min_samples_leaf": 3, "n_jobs": 1}
+    assert UnbiasedGBMRegressor(subsample=0.1, **options).fit(X, y).split_rule_ == "standard"
+    assert UnbiasedGBMRegressor(subsample=0.09, n_estimators=2, n_jobs=1).fit(X, y).split_rule_ == "standard"
+    assert UnbiasedGBMRegressor(subsample=0.1, n_estimators=2, n_jobs=1).fit(X, y).split_rule_ == "evidence"

@@ -21,6 +21,25 @@ DEFAULT_RATIO: dict[str, tuple[float, float, float]] = {
 DEFAULT_BAGS = {rule: 3 if rule == "evidence" else 1 for rule in DEFAULT_RATIO}
 
 
+# A table of fewer rows is none to divide into roles, whatever the leaves.
+_FEWEST_ROWS = 30
+
+# Rows of the smallest leaf, of values and of classes, unless it is said: numbers have more to tell than classes.
+_LEAF_ROWS = (3, 5)
+
+
+def leaf_rows(asked: int | None, split_rule: str, n_rows: float, classes: bool) -> int:
+    """Rows of the smallest leaf: as many as are asked for, or by default few.
+
+    Of a small table, but not of a tiny one, they are fewer under the default rule, which judges every split: a
+    hundredth of all rows, and no less than two.
+    """
+    if asked is not None:
+        return asked
+    most = _LEAF_ROWS[classes]
+    return min(most, max(2, int(n_rows) // 100)) if split_rule == "evidence" and n_rows >= _FEWEST_ROWS else most
+
+
 def role_shares(split_rule: str, role_ratio: Sequence[float] | None) -> npt.NDArray[np.float64]:
     """Shares of the rows that search, judge and accept, summing to 1, shape (3,).
 

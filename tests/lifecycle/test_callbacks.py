@@ -144,7 +144,9 @@ def test_log(caplog):
     assert "validation loss" in lines[0]
 
 
-def test_bar_draws_on_a_terminal_only():
+def test_bar_draws_on_a_terminal_only(monkeypatch):
+    # one that can move its cursor
+    monkeypatch.setenv("TERM", "xterm-256color")
     terminal, pipe = io.StringIO(), io.StringIO()
     fit(ProgressBar(Console(file=terminal, force_terminal=True, width=100)), **VAL)
     assert "20/20" in terminal.getvalue()

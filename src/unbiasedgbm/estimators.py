@@ -37,7 +37,7 @@ from unbiasedgbm.training.booster import Booster
 from unbiasedgbm.training.constraints import interaction_groups, monotone_signs
 from unbiasedgbm.training.harvest import Harvest
 from unbiasedgbm.training.loop import Watched, boost
-from unbiasedgbm.training.roles import DEFAULT_BAGS, leaf_rows, usable_rule
+from unbiasedgbm.training.roles import DEFAULT_BAGS, rule_and_leaf
 from unbiasedgbm.training.setup import Constraints, Rows, Start, hold_out, make_booster, watch
 from unbiasedgbm.training.workspace import TrainingParameters
 
@@ -282,8 +282,9 @@ class _BaseUnbiasedGBM(BaseEstimator):
 
     def _training_parameters(self, n_rows: int, seed: int) -> TrainingParameters:
         ratio = check_role_ratio(self.role_ratio)
-        size = (n_rows * self.subsample, isinstance(self, ClassifierMixin))
-        rule = usable_rule(self.split_rule, ratio, size[0], leaf_rows(self.min_samples_leaf, self.split_rule, *size))
+        rule, smallest = rule_and_leaf(
+            self.split_rule, ratio, n_rows * self.subsample, self.min_samples_leaf, isinstance(self, ClassifierMixin)
+        )
         same_name = {
             name: getattr(self, name)
             for name in (
@@ -294,7 +295,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
         return TrainingParameters(
             split_rule=rule,
             role_ratio=ratio if rule == self.split_rule else None,
-            min_samples_leaf=leaf_rows(self.min_samples_leaf, rule, *size),
+            min_samples_leaf=smallest,
             n_bags=DEFAULT_BAGS[rule] if self.n_bags is None else self.n_bags,
             reg_lambda=self.reg_lambda / self._make_loss().n_outputs,
             seed=seed,

@@ -57,7 +57,7 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     from unbiasedgbm.parameters import CLASSIFIER_PARAMETERS, REGRESSOR_PARAMETERS, check_parameters
     from unbiasedgbm.threads import effective_n_jobs
     from unbiasedgbm.training.line import LINE_ROWS, MOST_FEATURES, MOST_TREES
-    from unbiasedgbm.training.roles import DEFAULT_BAGS, leaf_rows, role_shares, usable_rule
+    from unbiasedgbm.training.roles import DEFAULT_BAGS, role_shares, rule_and_leaf
     from unbiasedgbm.training.workspace import HIST_BYTES, count_lanes, team_size
 
     parameters = REGRESSOR_PARAMETERS if n_classes == 1 else CLASSIFIER_PARAMETERS
@@ -75,17 +75,14 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     bins = 8 * ((n_features + 7) // 8) * n_rows
     if bins >= COLUMNS_BYTES:
         bins += n_features * n_rows
-    num_leaves, asked, size = values["num_leaves"], values["min_samples_leaf"], (n_rows, n_classes > 1)
-    rule = usable_rule(
-        values["split_rule"], values["role_ratio"], n_rows, leaf_rows(asked, values["split_rule"], *size)
-    )
-    min_samples = leaf_rows(asked, rule, *size)
+    num_leaves, ratio, asked = values["num_leaves"], values["role_ratio"], values["min_samples_leaf"]
+    rule, min_samples = rule_and_leaf(values["split_rule"], ratio, n_rows, asked, n_classes > 1)
     n_bags = values["n_bags"] or DEFAULT_BAGS[rule]
     n_lanes = count_lanes(n_rows, n_features, n_bags, n_threads)
     # class numbers, raw predictions, of bags, too; of each lane role, packed gradient, two row numbers, two derivatives
     rows = 8 * (n_classes > 1) + 8 * n_outputs * (1 + n_bags * (n_bags > 1))
     rows = n_rows * (rows + n_lanes * (1 + 8 + 4 + 4 + (4 + 4) * n_outputs))
-    shares = role_shares(rule, values["role_ratio"])
+    shares = role_shares(rule, ratio)
     shares = shares[shares > 0]
     histogram = 8 * len(shares) * STRIDE * n_features
     n_slots = min(max(2, num_leaves), max(4, HIST_BYTES // (histogram * n_lanes)))

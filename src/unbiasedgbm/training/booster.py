@@ -369,9 +369,11 @@ class Booster:
         )
 
     def _unexplained(self, output: int, sums: Sums, progress: Progress) -> float:
-        """Share of an output's squared gradients before the first iteration that is left."""
+        """Share of an output's squared gradients before the first iteration that is left; only one rule asks for it."""
         start = progress.start_squares
-        if math.isnan(start[output]) and self._code == EVIDENCE:
+        if self._code != EVIDENCE:
+            return 1.0
+        if math.isnan(start[output]):
             start[output] = sums.g2
         return min(sums.g2 / max(float(start[output]), 1e-300), 1.0)
 

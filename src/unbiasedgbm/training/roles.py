@@ -87,6 +87,14 @@ def usable_rule(split_rule: str, role_ratio: Sequence[float] | None, n_rows: flo
     return "standard"
 
 
+def rule_and_leaf(
+    split_rule: str, role_ratio: Sequence[float] | None, n_rows: float, asked: int | None, classes: bool
+) -> tuple[str, int]:
+    """The rule that trees of ``n_rows`` can carry, and the rows of its smallest leaf."""
+    rule = usable_rule(split_rule, role_ratio, n_rows, leaf_rows(asked, split_rule, n_rows, classes))
+    return rule, leaf_rows(asked, rule, n_rows, classes)
+
+
 def role_ends(shares: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Upper ends of the roles in [0, 1], shape (3,)."""
     ends = np.cumsum(shares)

@@ -37,7 +37,7 @@ from unbiasedgbm.training.booster import Booster
 from unbiasedgbm.training.constraints import interaction_groups, monotone_signs
 from unbiasedgbm.training.harvest import Harvest
 from unbiasedgbm.training.loop import Watched, boost
-from unbiasedgbm.training.roles import DEFAULT_BAGS, rule_and_leaf
+from unbiasedgbm.training.roles import DEFAULT_BAGS, most_leaves, rule_and_leaf
 from unbiasedgbm.training.setup import Constraints, Rows, Start, hold_out, make_booster, watch
 from unbiasedgbm.training.workspace import TrainingParameters
 
@@ -288,16 +288,18 @@ class _BaseUnbiasedGBM(BaseEstimator):
         same_name = {
             name: getattr(self, name)
             for name in (
-                "learning_rate", "role_draw", "num_leaves", "max_depth", "min_child_weight", "min_split_gain",
+                "learning_rate", "role_draw", "max_depth", "min_child_weight", "min_split_gain",
                 "cat_smooth", "subsample", "colsample_bytree", "colsample_bynode", "linear_start",
             )
         }  # fmt: skip
+        n_outputs = self._make_loss().n_outputs
         return TrainingParameters(
             split_rule=rule,
             role_ratio=ratio if rule == self.split_rule else None,
+            num_leaves=most_leaves(self.num_leaves, n_outputs),
             min_samples_leaf=smallest,
             n_bags=DEFAULT_BAGS[rule] if self.n_bags is None else self.n_bags,
-            reg_lambda=self.reg_lambda / self._make_loss().n_outputs,
+            reg_lambda=self.reg_lambda / n_outputs,
             seed=seed,
             **same_name,
         )
@@ -442,11 +444,13 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
     Parameters
     ----------
     n_estimators : int, default=200
-        Largest number of boosting iterations. Boosting ends by itself when there is nothing left to learn.
+        Largest number of boosting iterations. Boosting ends by itself when there is nothing left to learn: when no
+        split is found any more, or, with ``split_rule="evidence"``, when the later half of the splits together was
+        worth nothing to rows that did not choose them.
     learning_rate : float, default=0.1
         Factor on every leaf value.
-    num_leaves : int, default=127
-        Largest number of leaves of a tree.
+    num_leaves : int or None, default=None
+        Largest number of leaves of a tree. None: 127, and 31 with more than two classes, of which each has its trees.
     max_depth : int or None, default=None
         Largest depth of a leaf; None for no limit.
     min_samples_leaf : int or None, default=None
@@ -455,7 +459,8 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
     min_child_weight : float, default=1e-3
         Sum of hessians that both children must have.
     min_split_gain : float, default=0.0
-        Score that a split must exceed; may be negative.
+        Score that a split must exceed; may be negative, and ``-inf`` turns the limit off, and with it the end of
+        boosting where splits are no longer worth it.
     reg_lambda : float, default=1.0
         L2 penalty on leaf values; with more than two classes, each has its share of it, ``reg_lambda / n_classes``.
     max_bins : int, default=128
@@ -538,7 +543,7 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
         *,
         n_estimators: int = 200,
         learning_rate: float = 0.1,
-        num_leaves: int = 127,
+        num_leaves: int | None = None,
         max_depth: int | None = None,
         min_samples_leaf: int | None = None,
         min_child_weight: float = 1e-3,
@@ -726,7 +731,7 @@ class UnbiasedGBMRegressor(RegressorMixin, _BaseUnbiasedGBM):
         tweedie_power: float = 1.5,
         n_estimators: int = 200,
         learning_rate: float = 0.1,
-        num_leaves: int = 127,
+        num_leaves: int | None = None,
         max_depth: int | None = None,
         min_samples_leaf: int | None = None,
         min_child_weight: float = 1e-3,

@@ -57,7 +57,7 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     from unbiasedgbm.parameters import CLASSIFIER_PARAMETERS, REGRESSOR_PARAMETERS, check_parameters
     from unbiasedgbm.threads import effective_n_jobs
     from unbiasedgbm.training.line import LINE_ROWS, MOST_FEATURES, MOST_TREES
-    from unbiasedgbm.training.roles import DEFAULT_BAGS, role_shares, rule_and_leaf
+    from unbiasedgbm.training.roles import DEFAULT_BAGS, most_leaves, role_shares, rule_and_leaf
     from unbiasedgbm.training.workspace import HIST_BYTES, count_lanes, team_size
 
     parameters = REGRESSOR_PARAMETERS if n_classes == 1 else CLASSIFIER_PARAMETERS
@@ -75,7 +75,8 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     bins = 8 * ((n_features + 7) // 8) * n_rows
     if bins >= COLUMNS_BYTES:
         bins += n_features * n_rows
-    num_leaves, ratio, asked = values["num_leaves"], values["role_ratio"], values["min_samples_leaf"]
+    num_leaves = most_leaves(values["num_leaves"], n_outputs)
+    ratio, asked = values["role_ratio"], values["min_samples_leaf"]
     rule, min_samples = rule_and_leaf(values["split_rule"], ratio, n_rows, asked, n_classes > 1)
     n_bags = values["n_bags"] or DEFAULT_BAGS[rule]
     n_lanes = count_lanes(n_rows, n_features, n_bags, n_threads)

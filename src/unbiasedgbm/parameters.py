@@ -93,7 +93,16 @@ def _plain(bound: float) -> str:
 _SHARED = (
     Parameter("n_estimators", "int", 200, "Largest number of boosting iterations.", low=1),
     Parameter("learning_rate", "float", 0.1, "Factor on every leaf value.", low=0, open_low=True),
-    Parameter("num_leaves", "int", 127, "Largest number of leaves of a tree.", low=2, high=1 << 20),
+    Parameter(
+        "num_leaves",
+        "int",
+        None,
+        "Largest number of leaves of a tree. None: 127, and 31 with more than two classes, each of which has its own "
+        "trees.",
+        low=2,
+        high=1 << 20,
+        optional=True,
+    ),
     Parameter("max_depth", "int", None, "Largest depth of a leaf; None for no limit.", low=1, optional=True),
     Parameter(
         "min_samples_leaf",
@@ -112,7 +121,7 @@ _SHARED = (
         0.0,
         "Score that a split must exceed. Zero is where a useless split scores on average, for every rule but "
         "'standard' ('evidence' takes into account that it is the best of all features); may be negative, and -inf "
-        "turns the limit off.",
+        "turns the limit off, and with it the end of boosting where splits are no longer worth it.",
     ),
     Parameter(
         "reg_lambda",

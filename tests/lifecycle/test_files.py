@@ -272,7 +272,7 @@ def with_every_level(document):
     ("change", "message"),
     [
         (set_in(("format", "other")), "no model file"),
-        (set_in(("format_version", 4)), "format 4, written by.*Install a newer"),
+        (set_in(("format_version", 5)), "format 5, written by.*Install a newer"),
         (set_in(("format_version", True)), "format_version"),
         (set_in(("estimator", "os.system")), "estimator"),
         (set_in(("extra", 1)), "extra"),
@@ -310,6 +310,9 @@ def with_every_level(document):
         (set_in("training", ("n_bags", 2)), "n_nodes"),
         (set_in("training", ("n_bags", 0)), "n_bags"),
         (set_in("training", ("start_squares", [])), "start_squares"),
+        (set_in("training", ("worth", "nan")), "worth"),
+        (set_in("training", ("peak", 10**6)), "peak"),
+        (set_in("training", ("peak_worth", None)), "peak_worth"),
         (set_in("history", ("validation", {"loss": [0.0] * 99})), "history"),
         (set_in("history", ("elsewhere", {})), "history"),
     ],

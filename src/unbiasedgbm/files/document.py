@@ -18,7 +18,7 @@ from unbiasedgbm.training.evidence import N_BUCKETS, EvidenceMemory
 _MAX_ITERATIONS = 2**31 - 1
 _TRAINING = {
     "seed", "n_outputs", "n_iterations", "best_iteration", "idle", "start_dispersion", "start_squares", "importance",
-    "n_splits", "n_bags", "n_line", "memories", "fingerprint",
+    "n_splits", "n_bags", "n_line", "worth", "peak", "peak_worth", "memories", "fingerprint",
 }  # fmt: skip
 
 
@@ -36,6 +36,9 @@ def model_to_dict(model: FittedModel) -> dict[str, Any]:
             "n_iterations": progress.n_iterations,
             "best_iteration": model.n_iterations,
             "idle": progress.idle,
+            "worth": progress.worth,
+            "peak": progress.peak,
+            "peak_worth": progress.peak_worth,
             "start_dispersion": fields.plain_number(progress.start_dispersion),
             "start_squares": progress.start_squares,
             "importance": progress.importance,
@@ -118,6 +121,9 @@ def _progress(training: Any, n_features: int, n_outputs: int, n_each: int, n_ite
         start_dispersion=fields.number(training["start_dispersion"], "start_dispersion"),
         start_squares=fields.floats(training["start_squares"], "start_squares", n_outputs, finite=False),
         n_line=n_line,
+        worth=fields.floats([training["worth"]], "worth", 1).item(),
+        peak=fields.integer(training["peak"], "peak", 0, n_iterations),
+        peak_worth=fields.floats([training["peak_worth"]], "peak_worth", 1).item(),
     )
 
 

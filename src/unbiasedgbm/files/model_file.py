@@ -15,7 +15,7 @@ from unbiasedgbm.parameters import check_parameters
 from unbiasedgbm.training.splitting import SPLIT_RULES
 
 FORMAT = "unbiasedgbm-model"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 
 # A file may ask for threads, but not for a flood of them.
 _MAX_THREADS = 4096
@@ -127,6 +127,8 @@ def _read_estimator(data: dict[str, Any]) -> Any:
         data = _from_format_1(data)
     if version < 3:
         data = _from_format_2(data)
+    if version < 4:
+        data = _from_format_3(data)
     fields.text(data["library_version"], "library_version")
     estimator = _class(data["estimator"])(**_read_parameters(data["parameters"], _class(data["estimator"])))
     model = model_from_dict({key: data[key] for key in ("table", "trees", "training", "history")})
@@ -159,6 +161,12 @@ def _from_format_2(data: dict[str, Any]) -> dict[str, Any]:
         "parameters": {**fields.mapping(data["parameters"], "parameters"), "linear_start": False},
         "training": {**fields.mapping(data["training"], "training"), "n_line": 0},
     }
+
+
+def _from_format_3(data: dict[str, Any]) -> dict[str, Any]:
+    """A document of format 3, which did not count what splits are worth, in format 4: as if they had just been."""
+    training = fields.mapping(data["training"], "training")
+    return {**data, "training": {**training, "worth": 0.0, "peak": training.get("n_iterations"), "peak_worth": 0.0}}
 
 
 def _read_parameters(data: Any, cls: type) -> dict[str, Any]:

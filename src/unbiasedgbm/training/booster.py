@@ -39,6 +39,11 @@ FloatArray = npt.NDArray[np.float64]
 # Trees of each output in a row, of all bags together, whose roots could not be split, after which boosting ends.
 PATIENCE = 30
 
+# Boosting ends after so many times the iterations in which its trees' worth was highest, and so many more. What a tree
+# explains of rows is missing from what the next ones find in them, so that the worth ends to rise before accuracy does.
+_PEAKS = 2
+_BEYOND = 10
+
 # A root that is divided on trial is one of many choices: so many times the best of all features. With less, noise is
 # given more trees before boosting ends; with more, features that act together are found as well.
 _TRIAL_CHOICES = 8.0
@@ -62,6 +67,12 @@ class Progress:
     n_iterations : int
     idle : int
         Iterations in a row in which no root could be split.
+    worth : float
+        Sum of the honest scores of all splits made so far, mean 0 for noise.
+    peak : int
+        Iterations after which it was highest.
+    peak_worth : float
+        What it was then.
     memories : list of EvidenceMemory
         Of each bag and output, outputs of a bag together: as many as an iteration has trees.
     importance : ndarray of shape (p,), float64
@@ -83,6 +94,9 @@ class Progress:
     start_dispersion: float
     start_squares: FloatArray
     n_line: int = 0
+    worth: float = 0.0
+    peak: int = 0
+    peak_worth: float = 0.0
 
     @classmethod
     def start(cls, n_features: int, n_outputs: int, n_bags: int) -> Progress:
@@ -102,6 +116,9 @@ class Progress:
             self.start_dispersion,
             self.start_squares.copy(),
             self.n_line,
+            self.worth,
+            self.peak,
+            self.peak_worth,
         )
 
 
@@ -196,8 +213,16 @@ class Booster:
 
     @property
     def exhausted(self) -> bool:
-        """Whether so many iterations in a row found no split that more of them are hopeless."""
-        return self.progress.idle * self.parameters.n_bags >= PATIENCE
+        """Whether more iterations are hopeless."""
+        return self._left() <= 0
+
+    def _left(self) -> int:
+        """Iterations after which boosting may end: the last ones found no splits, or none that were worth it."""
+        progress, parameters = self.progress, self.parameters
+        idle = -(-PATIENCE // parameters.n_bags) - progress.idle
+        if self._code != EVIDENCE or parameters.min_split_gain == -math.inf:
+            return idle
+        return min(idle, _PEAKS * progress.peak + _BEYOND - progress.n_iterations)
 
     def iterate(self) -> list[GrownTree]:
         """One iteration: in each bag a tree for each output, all from the gradients at its start."""
@@ -210,8 +235,7 @@ class Booster:
             # the first chain's first tree, before any other
             lanes = lanes[:1]
         # never beyond the iteration after which boosting may end
-        left = -(-PATIENCE // self.parameters.n_bags) - progress.idle
-        n = max(1, min(n, left)) if len(lanes) > 1 else 1
+        n = max(1, min(n, self._left())) if len(lanes) > 1 else 1
         grown: list[list[list[GrownTree]]] = [[] for _ in bags]
         turns, going = deque(bags), True
 
@@ -258,11 +282,15 @@ class Booster:
 
     def _end_iteration(self, grown: Sequence[GrownTree]) -> None:
         """Note what an iteration's trees, bag by bag, say of the progress."""
+        progress = self.progress
         for tree in grown:
             self._count_importance(tree.node)
-        self.progress.n_iterations += 1
+            progress.worth += float(tree.node["worth"][tree.node["left"] >= 0].sum())
+        progress.n_iterations += 1
         split = any(len(tree.node) > 1 for tree in grown)
-        self.progress.idle = 0 if split else self.progress.idle + 1
+        progress.idle = 0 if split else progress.idle + 1
+        if progress.worth > progress.peak_worth:
+            progress.peak, progress.peak_worth = progress.n_iterations, progress.worth
 
     # -- gradients ---------------------------------------------------------------------------------------------------
 

@@ -40,6 +40,11 @@ def leaf_rows(asked: int | None, split_rule: str, n_rows: float, classes: bool) 
     return min(most, max(2, int(n_rows) // 100)) if split_rule == "evidence" and n_rows >= _FEWEST_ROWS else most
 
 
+def most_leaves(asked: int | None, n_outputs: int) -> int:
+    """Leaves of a tree at most: as asked for, or the default, which is smaller where every class has its own trees."""
+    return asked if asked is not None else 127 if n_outputs == 1 else 31
+
+
 def role_shares(split_rule: str, role_ratio: Sequence[float] | None) -> npt.NDArray[np.float64]:
     """Shares of the rows that search, judge and accept, summing to 1, shape (3,).
 

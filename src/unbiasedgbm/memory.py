@@ -56,8 +56,9 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     from unbiasedgbm.binning import COLUMNS_BYTES, SAMPLE_ROWS, STRIDE
     from unbiasedgbm.parameters import CLASSIFIER_PARAMETERS, REGRESSOR_PARAMETERS, check_parameters
     from unbiasedgbm.threads import effective_n_jobs
+    from unbiasedgbm.training.defaults import DEFAULT_BAGS, most_leaves, rule_and_leaf
     from unbiasedgbm.training.line import LINE_ROWS, MOST_FEATURES, MOST_TREES
-    from unbiasedgbm.training.roles import DEFAULT_BAGS, most_leaves, role_shares, rule_and_leaf
+    from unbiasedgbm.training.roles import role_shares
     from unbiasedgbm.training.workspace import HIST_BYTES, count_lanes, team_size
 
     parameters = REGRESSOR_PARAMETERS if n_classes == 1 else CLASSIFIER_PARAMETERS

@@ -66,8 +66,8 @@ def test_boosting_ends_by_itself_on_one_noise_feature(seed):
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in range(1, 10))])
 def test_several_noise_features_give_a_nearly_constant_model(seed):
-    # The limit is where one noise feature scores on average, but the best of several is compared with it: boosting goes
-    # on. What it adds stays small all the same.
+    # The limit is where one noise feature scores on average, but the best of several is compared with it. What boosting
+    # adds before it ends stays small all the same.
     X, rng = noise_table(seed)
     y = rng.normal(size=len(X))
     fresh = noise_table(seed + 100, 3000)[0]
@@ -76,6 +76,22 @@ def test_several_noise_features_give_a_nearly_constant_model(seed):
     assert ours.predict(fresh).var() < 0.1 * y.var()
     assert ours.predict(fresh).var() < 0.4 * standard.predict(fresh).var()
     assert ours.predict(X).var() < 0.1 * y.var() < 0.5 * standard.predict(X).var()
+
+
+def test_boosting_on_noise_ends_soon():
+    """With noise, what splits are worth is as often less than nothing as more; so most fits end in a few iterations.
+
+    Of 40 tables half should end within 30 of 200 iterations. Each does with a chance of 0.6 or more (measured), so that
+    fewer than 16 of them do has a chance of less than 1 %.
+    """
+    ended = []
+    for seed in range(20):
+        rng = np.random.default_rng(1000 + seed)
+        X, y = rng.normal(size=(500, 8)), rng.normal(size=500)
+        for model, target in ((UnbiasedGBMRegressor, y), (UnbiasedGBMClassifier, y > 0)):
+            ended.append(model(random_state=seed, n_jobs=1).fit(X, target).n_iter_)
+    assert max(ended) < 200
+    assert sum(n <= 30 for n in ended) >= 16
 
 
 def test_importance_of_noise_is_next_to_nothing():

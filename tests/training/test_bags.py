@@ -5,7 +5,7 @@ import pytest
 from workbench import booster, mixed_table
 
 from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor, load_model, unbiased_gain
-from unbiasedgbm.training.roles import DEFAULT_BAGS
+from unbiasedgbm.training.defaults import DEFAULT_BAGS
 
 X, y = mixed_table(400, 0)
 OPTIONS = {"n_estimators": 12, "n_jobs": 1, "categorical_features": [4, 5], "linear_start": False}

@@ -4,7 +4,7 @@ from sklearn.metrics import log_loss
 from workbench import ALL_RULES, booster, mixed_table
 
 from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor
-from unbiasedgbm.training.roles import DEFAULT_RATIO, leaf_rows, role_ends, role_shares, usable_rule
+from unbiasedgbm.training.roles import DEFAULT_RATIO, role_ends, role_shares, usable_rule
 
 
 @pytest.mark.parametrize(
@@ -87,19 +87,6 @@ class TestSmallTables:
 
     def test_smaller_leaves_need_fewer_rows(self):
         assert usable_rule("evidence", None, 12, 1) == "evidence"
-
-    @pytest.mark.parametrize(
-        ("n_rows", "classes", "values"),
-        [(29, 5, 3), (30, 2, 2), (299, 2, 2), (300, 3, 3), (499, 4, 3), (500, 5, 3), (1e9, 5, 3)],
-    )
-    def test_leaves_are_smaller_by_default(self, n_rows, classes, values):
-        assert leaf_rows(None, "evidence", n_rows, True) == classes
-        assert leaf_rows(None, "evidence", n_rows, False) == values
-        for rule in ALL_RULES:
-            assert leaf_rows(7, rule, n_rows, True) == 7
-            if rule != "evidence":
-                assert leaf_rows(None, rule, n_rows, True) == 5
-                assert leaf_rows(None, rule, n_rows, False) == 3
 
     def test_tiny_tables_keep_the_default_rule(self):
         rng = np.random.default_rng(0)

@@ -17,33 +17,6 @@ DEFAULT_RATIO: dict[str, tuple[float, float, float]] = {
     "standard": (1, 0, 0),
 }
 
-# Chains of trees of each rule. One draw of roles is one of many; the default takes the mean over three.
-DEFAULT_BAGS = {rule: 3 if rule == "evidence" else 1 for rule in DEFAULT_RATIO}
-
-
-# A table of fewer rows is none to divide into roles, whatever the leaves.
-_FEWEST_ROWS = 30
-
-# Rows of the smallest leaf, of values and of classes, unless it is said: numbers have more to tell than classes.
-_LEAF_ROWS = (3, 5)
-
-
-def leaf_rows(asked: int | None, split_rule: str, n_rows: float, classes: bool) -> int:
-    """Rows of the smallest leaf: as many as are asked for, or by default few.
-
-    Of a small table, but not of a tiny one, they are fewer under the default rule, which judges every split: a
-    hundredth of all rows, and no less than two.
-    """
-    if asked is not None:
-        return asked
-    most = _LEAF_ROWS[classes]
-    return min(most, max(2, int(n_rows) // 100)) if split_rule == "evidence" and n_rows >= _FEWEST_ROWS else most
-
-
-def most_leaves(asked: int | None, n_outputs: int) -> int:
-    """Leaves of a tree at most: as asked for, or the default, which is smaller where every class has its own trees."""
-    return asked if asked is not None else 127 if n_outputs == 1 else 31
-
 
 def role_shares(split_rule: str, role_ratio: Sequence[float] | None) -> npt.NDArray[np.float64]:
     """Shares of the rows that search, judge and accept, summing to 1, shape (3,).
@@ -90,14 +63,6 @@ def usable_rule(split_rule: str, role_ratio: Sequence[float] | None, n_rows: flo
             "min_samples_leaf."
         )
     return "standard"
-
-
-def rule_and_leaf(
-    split_rule: str, role_ratio: Sequence[float] | None, n_rows: float, asked: int | None, classes: bool
-) -> tuple[str, int]:
-    """The rule that trees of ``n_rows`` can carry, and the rows of its smallest leaf."""
-    rule = usable_rule(split_rule, role_ratio, n_rows, leaf_rows(asked, split_rule, n_rows, classes))
-    return rule, leaf_rows(asked, rule, n_rows, classes)
 
 
 def role_ends(shares: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -127,7 +127,8 @@ def times(frame: pd.DataFrame) -> str:
         columns[f"{name} time / {title(base)}"] = geometric_mean_ratio(table, base)
         tables = len(table)
     lines = pd.DataFrame(columns).rename(index=title)
-    heading = f"## Time, {counted(tables, 'table')}\n\nProcessor time, geometric mean of ratios. Methods were not all measured on the same day.\n\n"
+    said = "Processor time, geometric mean of ratios. Methods were not all measured on the same day."
+    heading = f"## Time, {counted(tables, 'table')}\n\n{said}\n\n"
     return heading + markdown_table(lines, dict.fromkeys(lines, ".2f"), "method")
 
 

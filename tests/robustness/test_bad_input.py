@@ -74,7 +74,7 @@ CASES = [
     (lambda: regress(split_rule="best"), r"split_rule must be one of 'evidence', .*; got 'best'"),
     (lambda: regress(n_estimators=0), r"n_estimators must be a whole number >= 1; got 0"),
     (lambda: regress(n_estimators=2.5), r"n_estimators must be a whole number"),
-    (lambda: regress(learning_rate=0), r"learning_rate must be a number > 0; got 0"),
+    (lambda: regress(learning_rate=0), r"learning_rate must be a number > 0, or None; got 0"),
     (lambda: regress(num_leaves=1), r"num_leaves must be a whole number >= 2"),
     (lambda: regress(max_bins=256), r"max_bins must be a whole number >= 2 and <= 255; got 256"),
     (lambda: regress(subsample=1.5), r"subsample must be a number > 0 and <= 1"),

@@ -119,8 +119,8 @@ class _BaseUnbiasedGBM(BaseEstimator):
         X_val, y_val, sample_weight_val : default=None
             Rows to record metrics of, and to stop early by.
         init_model : fitted estimator of the same class, default=None
-            Training goes on from it, up to ``n_estimators`` iterations in all, as if it had not stopped: boosting that has
-            ended by itself stays ended, even with other rows.
+            Training goes on from it, up to ``n_estimators`` iterations in all, as if it had not stopped: boosting that
+            has ended by itself stays ended, even with other rows.
         callbacks : sequence of callbacks, default=()
             See `unbiasedgbm.callbacks`.
 

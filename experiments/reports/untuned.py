@@ -127,7 +127,7 @@ def times(frame: pd.DataFrame) -> str:
         columns[f"{name} time / {title(base)}"] = geometric_mean_ratio(table, base)
         tables = len(table)
     lines = pd.DataFrame(columns).rename(index=title)
-    said = "Processor time, geometric mean of ratios. Methods were not all measured on the same day."
+    said = "Processor time, geometric mean of ratios. Rows may have been measured on different days."
     heading = f"## Time, {counted(tables, 'table')}\n\n{said}\n\n"
     return heading + markdown_table(lines, dict.fromkeys(lines, ".2f"), "method")
 

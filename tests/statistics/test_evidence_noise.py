@@ -81,15 +81,15 @@ def test_several_noise_features_give_a_nearly_constant_model(seed):
 def test_boosting_on_noise_ends_soon():
     """With noise, what splits are worth is as often less than nothing as more; so most fits end in a few iterations.
 
-    Of 40 tables half should end within 30 of 200 iterations. Each does with a chance of 0.6 or more (measured), so that
-    fewer than 16 of them do has a chance of less than 1 %.
+    A fit ends within 30 of 200 iterations with a chance of about 0.65 (measured), so that of 40 of them, each with a
+    table of its own, fewer than 16 do with a chance of less than 1 %.
     """
     ended = []
-    for seed in range(20):
+    for seed in range(40):
         rng = np.random.default_rng(1000 + seed)
         X, y = rng.normal(size=(500, 8)), rng.normal(size=500)
-        for model, target in ((UnbiasedGBMRegressor, y), (UnbiasedGBMClassifier, y > 0)):
-            ended.append(model(random_state=seed, n_jobs=1).fit(X, target).n_iter_)
+        model, target = (UnbiasedGBMRegressor, y) if seed % 2 else (UnbiasedGBMClassifier, y > 0)
+        ended.append(model(random_state=seed, n_jobs=1).fit(X, target).n_iter_)
     assert max(ended) < 200
     assert sum(n <= 30 for n in ended) >= 16
 

@@ -284,8 +284,7 @@ class Booster:
         """Note what an iteration's trees, bag by bag, say of the progress."""
         progress = self.progress
         for tree in grown:
-            self._count_importance(tree.node)
-            progress.worth += float(tree.node["worth"][tree.node["left"] >= 0].sum())
+            self._count_splits(tree.node)
         progress.n_iterations += 1
         split = any(len(tree.node) > 1 for tree in grown)
         progress.idle = 0 if split else progress.idle + 1
@@ -497,14 +496,15 @@ class Booster:
         levels = None if memory.levels is None else memory.levels[:m].copy()
         return GrownTree(output, node, levels, value, memory.nodes.count[:m].copy())
 
-    def _count_importance(self, node: npt.NDArray[np.void]) -> None:
-        """Add the worth of every split made, and of every candidate that was turned away (the paper's Remark)."""
+    def _count_splits(self, node: npt.NDArray[np.void]) -> None:
+        """Add what the splits of a tree are worth; importance counts candidates that were turned away, too (Remark)."""
         feature = node["feature"]
         made = node["left"] >= 0
         counted = made | ((feature >= 0) & (node["score"] <= self.parameters.min_split_gain))
         p = len(self.features)
         self.progress.importance += np.bincount(feature[counted], node["worth"][counted], p)
         self.progress.n_splits += np.bincount(feature[made], minlength=p)
+        self.progress.worth += float(node["worth"][made].sum())
 
     def add_to(self, grown: GrownTree, bins: Bins, raw: FloatArray) -> None:
         """Add a tree to the raw predictions of another table that was binned by the same mapper."""

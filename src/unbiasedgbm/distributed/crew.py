@@ -22,6 +22,7 @@ from distributed import wait as wait_for
 from distributed.actor import ProxyRPC
 from distributed.protocol import to_serialize
 
+from unbiasedgbm.distributed.parcel import pack, unpack
 from unbiasedgbm.distributed.station import Below, LostBelowError, PartName, Station, Step, merged
 
 # Up to so many stations are asked one by one, which takes the least time; more of them form a tree, so that this
@@ -145,8 +146,9 @@ class Crew:
         below: list[tuple[Member, Below]] = [(asked[0], _tree(asked))]
         if len(asked) <= _FLAT:
             below = [(member, []) for member in asked]
-        calls = [self._call(member, "answer", self.epoch, steps, rest) for member, rest in below]
-        answers = merged(steps, self._result(*calls))
+        question = pack((self.epoch, steps))
+        calls = [self._call(member, "answer", question, rest) for member, rest in below]
+        answers = merged(steps, [unpack(answer) for answer in self._result(*calls)])
         self.n_asked += 1
         self.n_bytes += len(asked) * _size(answers)
         return answers
@@ -156,18 +158,17 @@ class Crew:
         peers = _addresses(self.members)
         shares = [list(features[k :: len(peers)]) for k in range(len(peers))]
         asked = [(share, member) for share, member in zip(shares, self.members, strict=True) if share]
-        calls = [self._call(member, "edges", self.epoch, share, peers, arguments) for share, member in asked]
+        calls = [self._call(member, "edges", self.epoch, share, peers, to_serialize(arguments)) for share, member in asked]
         found: dict[int, Any] = {}
         for (share, _), edges in zip(asked, self._result(*calls), strict=True):
             found |= dict(zip(share, edges, strict=True))
         return [found[j] for j in features]
 
     async def _call(self, member: Member, function: str, *arguments: Any) -> Any:
-        """Call a station's method."""
+        """Call a station's method; its arguments are numbers, strings, lists of them, or serialized."""
         client = self.client
         rpc = client.rpc(member.address) if member.direct else ProxyRPC(client.scheduler, member.address)
-        packed = [to_serialize(argument) for argument in arguments]
-        answer = await rpc.actor_execute(actor=member.future.key, function=function, args=packed, kwargs={})
+        answer = await rpc.actor_execute(actor=member.future.key, function=function, args=arguments, kwargs={})
         if answer["status"] != "OK":
             raise _StationError(answer["exception"])
         return answer["result"]

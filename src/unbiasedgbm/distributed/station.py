@@ -22,6 +22,7 @@ from distributed import get_worker
 from distributed.protocol import to_serialize
 
 from unbiasedgbm.binning import BinMapper, Bins, content_hash, join_bins, sample_rows, value_edges
+from unbiasedgbm.distributed.parcel import Parcel, pack, unpack
 from unbiasedgbm.distributed.survey import (
     ColumnLevels,
     PartSurvey,
@@ -231,6 +232,11 @@ def merged(steps: Sequence[Step], answers: Sequence[list[Any]]) -> list[Any]:
     return [reduce(MERGE[name], parts) for (name, _), *parts in zip(steps, *answers, strict=True)]
 
 
+def _merge_parcels(question: Parcel, answers: Sequence[Parcel]) -> Parcel:
+    _, steps = unpack(question)
+    return pack(merged(steps, [unpack(answer) for answer in answers]))
+
+
 class Station:
     """Partitions of one worker, from raw tables to binned rows.
 
@@ -252,20 +258,19 @@ class Station:
 
     # -- questions ---------------------------------------------------------------------------------------------------
 
-    async def answer(self, epoch: int, steps: Sequence[Step], below: Below) -> list[Any]:
+    async def answer(self, question: Parcel, below: Below) -> Parcel:
         """Answer a question for this station and all below it.
 
         Parameters
         ----------
-        epoch : int
-            Questions of an earlier one are refused.
-        steps : sequence of Step
+        question : Parcel
+            Of (epoch, steps); questions of an earlier epoch are refused.
         below : Below
         """
         loop = asyncio.get_running_loop()
-        asked = [self._pass_on(address, key, epoch, steps, rest) for address, key, rest in below]
-        answers = await asyncio.gather(loop.run_in_executor(self._thread, self._run, epoch, steps), *asked)
-        return merged(steps, answers)
+        asked = [self._pass_on(address, key, question, rest) for address, key, rest in below]
+        own, *others = await asyncio.gather(loop.run_in_executor(self._thread, self._run, question), *asked)
+        return await loop.run_in_executor(self._thread, _merge_parcels, question, [own, *others]) if others else own
 
     async def edges(
         self, epoch: int, features: list[int], peers: Below, arguments: tuple[Any, ...]
@@ -281,9 +286,9 @@ class Station:
             Of `_do_sample`, after the features; and the number of bins.
         """
         *sample, max_bins = arguments
-        steps = [("sample", (features, *sample))]
-        answers = await asyncio.gather(*(self._pass_on(address, key, epoch, steps, []) for address, key, _ in peers))
-        parts = sorted((part for answer in answers for part in answer[0]), key=operator.itemgetter(0))
+        question = pack((epoch, [("sample", (features, *sample))]))
+        answers = await asyncio.gather(*(self._pass_on(address, key, question, []) for address, key, _ in peers))
+        parts = sorted((part for answer in answers for part in unpack(answer)[0]), key=operator.itemgetter(0))
 
         def work() -> list[FloatArray]:
             weights = None if parts[0][2] is None else np.concatenate([weight for _, _, weight in parts])
@@ -296,25 +301,27 @@ class Station:
         """Whether the station is there."""
         return True
 
-    async def _pass_on(self, address: str, key: str, epoch: int, steps: Sequence[Step], below: Below) -> Any:
+    async def _pass_on(self, address: str, key: str, question: Parcel, below: Below) -> Parcel:
         """Ask another station, or this one."""
         worker = get_worker()
         if address == worker.address and worker.state.actors.get(key) is self:
-            return await self.answer(epoch, steps, below)
-        arguments = [to_serialize(epoch), to_serialize(steps), to_serialize(below)]
+            return await self.answer(question, below)
+        arguments = [question, below]
         try:
             answer = await worker.rpc(address).actor_execute(actor=key, function="answer", args=arguments, kwargs={})
         except OSError as error:
             raise LostBelowError(str(error)) from error
         if answer["status"] != "OK":
             raise answer["exception"]
-        return answer["result"]
+        result: Parcel = answer["result"]
+        return result
 
-    def _run(self, epoch: int, steps: Sequence[Step]) -> list[Any]:
+    def _run(self, question: Parcel) -> Parcel:
+        epoch, steps = unpack(question)
         if epoch < self._epoch:
             raise OldQuestionError("The question is from before a worker was lost.")
         self._epoch = epoch
-        return [getattr(self, f"_do_{name}")(*arguments) for name, arguments in steps]
+        return pack([getattr(self, f"_do_{name}")(*arguments) for name, arguments in steps])
 
     # -- reading -----------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,6 @@ from dask.delayed import Delayed
 from distributed import Client, Future
 from distributed import wait as wait_for
 from distributed.actor import ProxyRPC
-from distributed.protocol import to_serialize
 
 from unbiasedgbm.distributed.parcel import pack, unpack
 from unbiasedgbm.distributed.station import Below, LostBelowError, PartName, Station, Step, merged
@@ -158,14 +157,19 @@ class Crew:
         peers = _addresses(self.members)
         shares = [list(features[k :: len(peers)]) for k in range(len(peers))]
         asked = [(share, member) for share, member in zip(shares, self.members, strict=True) if share]
-        calls = [self._call(member, "edges", self.epoch, share, peers, to_serialize(arguments)) for share, member in asked]
+        *sample, max_bins = arguments
+        questions = [pack((self.epoch, [("sample", (share, *sample))])) for share, _ in asked]
+        calls = [
+            self._call(member, "edges", question, peers, max_bins)
+            for (_, member), question in zip(asked, questions, strict=True)
+        ]
         found: dict[int, Any] = {}
         for (share, _), edges in zip(asked, self._result(*calls), strict=True):
             found |= dict(zip(share, edges, strict=True))
         return [found[j] for j in features]
 
     async def _call(self, member: Member, function: str, *arguments: Any) -> Any:
-        """Call a station's method; its arguments are numbers, strings, lists of them, or serialized."""
+        """Call a station's method; arguments are bytes, numbers, strings, or lists and tuples of them."""
         client = self.client
         rpc = client.rpc(member.address) if member.direct else ProxyRPC(client.scheduler, member.address)
         answer = await rpc.actor_execute(actor=member.future.key, function=function, args=arguments, kwargs={})

@@ -1,4 +1,4 @@
-"""Kernels of a cluster: one split of a node in one call, roles drawn anew in a node, and a look at a node."""
+"""Kernels of a cluster: one split of a node in one call, roles drawn anew in a node, and its best split."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from unbiasedgbm.kernels import hash64, kernel
 from unbiasedgbm.training.grower import settle, splittable
 from unbiasedgbm.training.histogram import add_rows
 from unbiasedgbm.training.partition import place_rows, split_rows
-from unbiasedgbm.training.splitting import scan_features
+from unbiasedgbm.training.splitting import allow, scan_features
 
 
 @kernel
@@ -115,35 +115,40 @@ def redraw_roles(key, share, rows, numbers, begin, count, spare):
 
 
 @kernel
-def look_at_node(nodes, features, levels, rule, limits, evidence, allowed, hist, scratch, out):
-    """Find the best split of node 0 as `grower.grow` does.
+def find_split(nodes, k, features, levels, groups, rule, limits, evidence, tree_allowed, allowed, hist, scratch, out):
+    """Find the best split of node k as `grower.grow` does.
 
     Parameters
     ----------
     hist : ndarray of shape (n_roles * n_bins,), int64
         Histogram of the node.
-    nodes, features, levels, rule, limits, evidence, allowed, scratch, out
+    nodes, features, levels, groups, rule, limits, evidence, tree_allowed, allowed, scratch, out
         As in `grower.grow`.
     """
-    node = nodes.node[0]
-    node.slot = 0
+    node = nodes.node[k]
     node.feature = -1
-    if splittable(nodes, 0, rule, limits):
-        scan_features(
-            0,
-            np.int64(features.size),
-            hist,
-            0,
-            limits.n_bins,
-            nodes.count[0, 0],
-            features,
-            levels,
-            allowed,
-            evidence.bonus,
-            rule,
-            -np.inf,
-            np.inf,
-            scratch,
-            out,
-        )
-        settle(nodes, 0, features, levels, rule, limits.n_bins, evidence, hist, scratch, out)
+    if not splittable(nodes, k, rule, limits):
+        return
+    if groups is not None:
+        allow(tree_allowed, groups, nodes.compatible, features, rule, k, allowed)
+    scan_features(
+        0,
+        np.int64(features.size),
+        hist,
+        0,
+        limits.n_bins,
+        nodes.count[k, 0],
+        features,
+        levels,
+        allowed,
+        evidence.bonus,
+        rule,
+        node.low,
+        node.high,
+        scratch,
+        out,
+    )
+    # where the histogram begins
+    node.slot = 0
+    settle(nodes, k, features, levels, rule, limits.n_bins, evidence, hist, scratch, out)
+    node.slot = -1

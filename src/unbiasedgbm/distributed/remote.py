@@ -77,7 +77,6 @@ class RemoteRows:
         self._starts: list[int] = (plan.mapper.offset() if whole else np.cumsum(n_bins) - n_bins).tolist()
         self._first: list[Step] = []
         self._added: list[Step] = []
-        self._foresight: Foresight | None = None
         # of the last tree of an output
         self._packings: dict[int, Packing] = {}
         self._lowest: dict[int, float] = {}
@@ -91,8 +90,8 @@ class RemoteRows:
         self._outlooks: dict[int, Outlook] = {}
 
     def equip(self, memory: Workspace) -> None:
-        """Look ahead in the trees that are grown in a workspace."""
-        self._foresight = Foresight(memory, self._used) if Foresight.possible(memory) else None
+        """Look at the nodes of the trees that are grown in a workspace."""
+        self._foresight = Foresight(memory, self._used)
 
     def lanes(self, pools: Sequence[Pool]) -> list[RemoteRows]:
         """The same rows for so many trees at the same time."""
@@ -143,9 +142,6 @@ class RemoteRows:
     def partition(self, memory: Workspace, node: int, rule: Rule, evidence: Evidence) -> None:
         """Divide a node's rows; the numbers go to ``side_count``."""
         path = self._paths[node]
-        foreseen = self._outlooks.get(path)
-        if foreseen is not None and foreseen.cut != Outlook.of(memory.nodes.node[node], None).cut:
-            raise AssertionError("a node is not as it was foreseen; this is a bug, please report it")
         if path not in self._sides:
             self._divide(memory, node, rule, evidence)
         memory.nodes.side_count[:] = self._sides[path]
@@ -154,13 +150,17 @@ class RemoteRows:
         # from here on the children's are all that is needed
         self._hists.pop(path, None)
 
-    def build_histogram(self, memory: Workspace, node: int) -> None:
-        """Fill the histogram in a node's slot."""
+    def find_split(self, memory: Workspace, node: int, rule: Rule, evidence: Evidence) -> None:
+        """Enter a node's best split."""
         path = self._paths[node]
+        foreseen = self._outlooks.pop(path, None)
+        if foreseen is not None:
+            self._foresight.enter(node, foreseen, evidence)
+            return
         if path not in self._hists:
             self._hists[path] = self.ask(("histogram", (self._lane, path)))[0]
-        at = int(memory.nodes.node[node]["slot"]) * memory.node_size
-        memory.hist[at : at + memory.node_size][self._used] = self._hists[path]
+        limits = memory.limits(self._parameters, self, self._draw_key)
+        self._foresight.look_at(node, self._hists[path], rule, limits, evidence)
 
     def undivide(self) -> None:
         """Have all rows in the root again."""
@@ -218,11 +218,10 @@ class RemoteRows:
             if kind in (LEFT, RIGHT):
                 known, other = (left, right) if kind == LEFT else (right, left)
                 self._hists[other] = self._hists[path] - self._hists[known]
-            if kind != NEITHER and self._foresight is not None:
+            if kind != NEITHER and self._foresight.possible:
                 for child, count in zip((left, right), sides, strict=True):
-                    found = self._foresight.look(child, count, self._hists[child], rule, limits, evidence)
-                    if found is not None:
-                        self._outlooks[child] = found
+                    cells = self._hists[child]
+                    self._outlooks[child] = self._foresight.look_ahead(child, count, cells, rule, limits, evidence)
         # a histogram that is dropped is asked for again when it is needed: those of the asked node's children at once
         asked = splits.paths[0]
         for path in list(self._hists)[: max(0, len(self._hists) - self._room(memory))]:
@@ -276,15 +275,12 @@ class RemoteRows:
                 continue
             for child in (2 * path, 2 * path + 1):
                 known = self._outlooks.get(child)
-                if known is not None and known.score > likely:
+                if known is not None and known.feature >= 0 and known.score > likely:
                     heapq.heappush(heap, (-known.score, child, known))
         return chosen
 
     def _outlook(self, memory: Workspace, node: int) -> Outlook:
         """How a leaf of the tree will be divided."""
-        known = self._outlooks.get(self._paths[node])
-        if known is not None:
-            return known
         return Outlook.of(memory.nodes.node[node], None if memory.levels is None else memory.levels[node])
 
     def _to_build(self, memory: Workspace, path: int, outlook: Outlook, count_bits: int) -> int:

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from distributed import get_worker
-from distributed.protocol import to_serialize
 
 from unbiasedgbm.binning import BinMapper, Bins, content_hash, join_bins, sample_rows, value_edges
 from unbiasedgbm.distributed.parcel import Parcel, pack, unpack
@@ -272,27 +271,23 @@ class Station:
         own, *others = await asyncio.gather(loop.run_in_executor(self._thread, self._run, question), *asked)
         return await loop.run_in_executor(self._thread, _merge_parcels, question, [own, *others]) if others else own
 
-    async def edges(
-        self, epoch: int, features: list[int], peers: Below, arguments: tuple[Any, ...]
-    ) -> list[FloatArray]:
+    async def edges(self, question: Parcel, peers: Below, max_bins: int) -> list[FloatArray]:
         """Bin edges of some numeric features, from the samples of all stations.
 
         Parameters
         ----------
-        features : list of int
+        question : Parcel
+            Asks for the samples.
         peers : Below
             All stations.
-        arguments : tuple
-            Of `_do_sample`, after the features; and the number of bins.
+        max_bins : int
         """
-        *sample, max_bins = arguments
-        question = pack((epoch, [("sample", (features, *sample))]))
         answers = await asyncio.gather(*(self._pass_on(address, key, question, []) for address, key, _ in peers))
-        parts = sorted((part for answer in answers for part in unpack(answer)[0]), key=operator.itemgetter(0))
 
         def work() -> list[FloatArray]:
+            parts = sorted((part for answer in answers for part in unpack(answer)[0]), key=operator.itemgetter(0))
             weights = None if parts[0][2] is None else np.concatenate([weight for _, _, weight in parts])
-            columns = [np.concatenate([values[k] for _, values, _ in parts]) for k in range(len(features))]
+            columns = [np.concatenate(column) for column in zip(*(values for _, values, _ in parts), strict=True)]
             return self._pool.run(value_edges, [(column, weights, max_bins) for column in columns])
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)

@@ -454,7 +454,7 @@ class Booster:
             if question == ASK_PARTITION:
                 rows.elsewhere.partition(memory, node, rule, evidence)
             else:
-                rows.elsewhere.build_histogram(memory, node)
+                rows.elsewhere.find_split(memory, node, rule, evidence)
 
     def _end_trial(self, lane: Lane, rule: Rule, unexplained: float) -> None:
         """Take back a root that was divided although its split was turned away, unless the splits below make up for it.

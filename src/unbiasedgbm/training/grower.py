@@ -4,11 +4,13 @@ What a node needs is a *task* of a few kinds: divide its rows, add up a histogra
 features. A task can be cut into chunks for a team of threads; in how many makes no difference to the result, because
 sums over rows are sums of integers.
 
-Where the rows are elsewhere, on a cluster, `grow` returns and *asks* for partitions and histograms instead, and goes on
-when it is called again.
+Where the rows are elsewhere, on a cluster, `grow` returns and *asks* for partitions and for the best splits of nodes
+instead, and goes on when it is called again.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -48,7 +50,7 @@ from unbiasedgbm.training.team import (
 )
 
 # What `grow` returns.
-DONE, ASK_PARTITION, ASK_HISTOGRAM = range(3)
+DONE, ASK_PARTITION, ASK_SPLIT = range(3)
 
 # Tasks that a team shares.
 _SPLIT, _PLACE, _BUILD, _ADD_UP, _SUBTRACT, _SCAN = range(6)
@@ -71,6 +73,13 @@ _SPLIT, _PLACE, _BUILD, _ADD_UP, _SUBTRACT, _SCAN = range(6)
 _NO_SPLIT = -np.inf
 
 
+def make_root(counts: Sequence[int], nodes: Nodes) -> None:
+    """Make a leaf of the first node, with so many rows of each role."""
+    nodes.node[0] = (0, sum(counts), -1, 0, -1, -1, 0, 0, _NO_SPLIT, 0.0, -np.inf, np.inf, 0.0)
+    nodes.count[0] = counts
+    nodes.compatible[0] = 1
+
+
 def start_tree(counts: list[int], nodes: Nodes, free: npt.NDArray[np.int64], state: npt.NDArray[np.int64]) -> None:
     """Make the root and a list of free histogram slots.
 
@@ -81,9 +90,7 @@ def start_tree(counts: list[int], nodes: Nodes, free: npt.NDArray[np.int64], sta
     free : ndarray of shape (n_slots,), int64
     state : ndarray of shape (STATE_SIZE,), int64
     """
-    nodes.node[0] = (0, sum(counts), -1, 0, -1, -1, 0, 0, _NO_SPLIT, 0.0, -np.inf, np.inf, 0.0)
-    nodes.count[0] = counts
-    nodes.compatible[0] = 1
+    make_root(counts, nodes)
     free[:] = np.arange(len(free) - 1, -1, -1)
     state[:] = 0
     state[STAGE] = _FIRST
@@ -451,14 +458,16 @@ def grow(
             k = state[SMALL] if stage == _FIRST else state[LARGE]
             state[STAGE] = stage + 1
             state[CHUNKS] = 1
-            if stage == _SECOND and state[SUBTRACT] == 1:
+            if limits.rows_elsewhere:
+                state[STAGE] = _SECOND if stage == _FIRST else _PICK
+                if k >= 0:
+                    state[REQUEST] = k
+                    return ASK_SPLIT
+            elif stage == _SECOND and state[SUBTRACT] == 1:
                 other = state[SMALL]
                 task = _SUBTRACT
             elif k >= 0:
                 node[k].slot = _take_slot(nodes, free, state)
-                if limits.rows_elsewhere:
-                    state[REQUEST] = k
-                    return ASK_HISTOGRAM
                 state[CHUNKS] = _n_chunks(node[k].n_rows, limits.build_rows, limits)
                 n_chunks = state[CHUNKS]
                 task = _BUILD

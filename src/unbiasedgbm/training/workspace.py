@@ -77,8 +77,8 @@ class Elsewhere(Protocol):
     def partition(self, memory: Workspace, node: int, rule: Rule, evidence: Evidence) -> None:
         """Divide a node's rows; the numbers go to ``side_count``."""
 
-    def build_histogram(self, memory: Workspace, node: int) -> None:
-        """Fill the histogram in a node's slot."""
+    def find_split(self, memory: Workspace, node: int, rule: Rule, evidence: Evidence) -> None:
+        """Enter a node's best split, as `grower.settle` does."""
 
 
 class Rows(Protocol):

@@ -10,7 +10,7 @@ import pandas as pd
 from distributed import LocalCluster
 
 from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor
-from unbiasedgbm.distributed import DaskUnbiasedGBMClassifier, DaskUnbiasedGBMRegressor
+from unbiasedgbm.distributed import DaskUnbiasedGBMClassifier, DaskUnbiasedGBMRegressor, station
 
 N = 420
 
@@ -101,6 +101,12 @@ def compile_kernels():
 def start(n_workers):
     """A cluster of single-threaded processes."""
     return LocalCluster(n_workers, threads_per_worker=1, dashboard_address=":0")
+
+
+def set_quick(pairs):
+    """Tell a worker up to which size its stations answer in the event loop; returns what it was."""
+    previous, station._QUICK_PAIRS = station._QUICK_PAIRS, pairs
+    return previous
 
 
 def assert_nothing_left(client):

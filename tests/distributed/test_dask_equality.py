@@ -4,7 +4,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from cluster_data import CUTS, UGLY, N, as_array, assert_same_file, cut, frame, numbers, pair
+from cluster_data import CUTS, UGLY, N, as_array, assert_same_file, cut, frame, numbers, pair, set_quick
 
 
 def fit_both(kind, X, y, cuts, weight=None, **parameters):
@@ -218,4 +218,31 @@ def test_histograms_that_had_to_go(client, tmp_path, monkeypatch, options):
     monkeypatch.setattr("unbiasedgbm.distributed.remote.HIST_BYTES", 1)
     X, y = numbers()
     local, remote = fit_both("regressor", X, y, CUTS["two"], num_leaves=31, min_split_gain=-np.inf, **options)
+    assert_same_file(local, remote, tmp_path)
+
+
+@pytest.fixture
+def patient(client):
+    """A cluster whose stations answer in threads of their own, as those with many rows do."""
+    previous = client.run(set_quick, 0)
+    yield client
+    for address, pairs in previous.items():
+        client.run(set_quick, pairs, workers=[address])
+
+
+@pytest.mark.parametrize("arity", [1, 2])
+@pytest.mark.parametrize("kind", ["classifier", "regressor"])
+def test_stations_in_a_tree(client, tmp_path, monkeypatch, kind, arity):
+    """Many stations are not asked one by one, but pass questions on and answers up."""
+    monkeypatch.setattr("unbiasedgbm.distributed.crew._FLAT", 1)
+    monkeypatch.setattr("unbiasedgbm.distributed.crew._ARITY", arity)
+    X, y = numbers()
+    local, remote = fit_both(kind, X, y > 0 if kind == "classifier" else y, CUTS["seven"])
+    assert_same_file(local, remote, tmp_path)
+
+
+@pytest.mark.parametrize("options", [{}, {"loss": "absolute_error"}, {"early_stopping": True}], ids=str)
+def test_stations_with_threads_of_their_own(patient, tmp_path, options):
+    X, y = numbers()
+    local, remote = fit_both("regressor", X, y, CUTS["seven"], **options)
     assert_same_file(local, remote, tmp_path)

@@ -47,6 +47,10 @@ from unbiasedgbm.training.shard import BLOCK_ROWS, Layout, Shard, TrainingData, 
 FloatArray = npt.NDArray[np.float64]
 Step = tuple[str, tuple[Any, ...]]
 
+# Pairs of row and feature up to which a station answers so soon that nobody need reach its worker meanwhile: a pass
+# over all of them takes a tenth of a second.
+_QUICK_PAIRS = 1 << 26
+
 TRAIN, WATCH = "train", "watch"
 PartName = tuple[str, int]
 """Which rows, and the partition's place among them."""
@@ -252,6 +256,8 @@ class Station:
         self._rows: dict[PartName, PartRows] = {}
         self._ranked: list[Ranked] = []
         self._epoch = 0
+        # whether it answers at once, in the event loop of its worker
+        self._quick = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="unbiasedgbm-station")
         self._pool = Pool(n_jobs or get_worker().state.nthreads)
 
@@ -266,6 +272,9 @@ class Station:
             Of (epoch, steps); questions of an earlier epoch are refused.
         below : Below
         """
+        if self._quick and not below:
+            # waking a thread would take longer than many an answer
+            return self._run(question)
         loop = asyncio.get_running_loop()
         asked = [self._pass_on(address, key, question, rest) for address, key, rest in below]
         own, *others = await asyncio.gather(loop.run_in_executor(self._thread, self._run, question), *asked)
@@ -470,6 +479,7 @@ class Station:
         parts = np.zeros((self._pool.n_threads - 1, plan.layout.n_roles * plan.layout.hist_size), np.int64)
         self._lanes = [TreeRows(one, plan.mapper, runs, parts) for one in shards]
         self._iteration = Iteration(shard, n_added)
+        self._quick = len(y) * len(plan.mapper.n_bins) <= _QUICK_PAIRS
         if any(kind == WATCH for kind, _ in self._rows):
             watched = self._bin(WATCH, 1)
             self._watched = WatchedRows(watched[0], watched[1], watched[2], watched[4], n_added)

@@ -8,7 +8,7 @@ from typing import Any
 
 # Measured: copies of a column's sample that a helper thread leaves behind, bytes of a node in all its arrays, and rows
 # of the smallest role to one leaf that waits to be split, in units of `min_samples_leaf`, by task.
-_SORT_COPIES = 8
+_SORT_COPIES = 3
 _NODE_BYTES = 75
 _WAITING_ROWS = (6, 8)  # regression, classification
 

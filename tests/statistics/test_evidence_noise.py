@@ -19,7 +19,7 @@ def bonuses(make_target, n_repeats, n_trees=25, n=300):
         )
         for _ in range(n_trees):
             boosted.iterate()
-        result.append(boosted.progress.memories[0].bonus()[:4])
+        result.append(boosted.progress.memories[0].bonus(1.0)[:4])
     return np.array(result)
 
 

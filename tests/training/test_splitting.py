@@ -26,7 +26,7 @@ def grow_and_check(boosted, n_trees=1):
     for _ in range(n_trees):
         tried.clear()
         memory = boosted.progress.memories[0]
-        bonus = memory.bonus()
+        bonus = memory.bonus(np.sqrt(boosted.rows.n_rows / 4000))
         before_mean, n_before = memory.mean.copy(), memory.n_trees
         importance_before = boosted.progress.importance.copy()
         g, h = boosted.loss.gradients(boosted.rows.data.y, boosted.rows.raw[:, 0].copy())
@@ -126,8 +126,8 @@ def test_evidence_bonuses_enter_the_score():
     memory.n_trees = 20
     memory.mean[:] = rng.normal(size=6 + 32)
     memory.square[:] = memory.mean**2 + 5
-    assert np.abs(memory.bonus()[:6]).max() > 0.3
-    assert np.abs(memory.bonus()[6:]).max() > 0.3
+    assert np.abs(memory.bonus(1.0)[:6]).max() > 0.3
+    assert np.abs(memory.bonus(1.0)[6:]).max() > 0.3
     grow_and_check(boosted)
 
 

@@ -207,17 +207,19 @@ class RemoteRows:
         splits = self._splits(memory, self._next_in_line(memory, node, rule.bits))
         counts, histograms = self.ask(("split", (self._lane, splits)))[0]
         limits = memory.limits(self._parameters, self, self._draw_key)
-        built = iter(histograms)
+        # copied, else each would keep the whole answer
+        built = (hist.copy() for hist in histograms)
         for path, kind, sides in zip(splits.paths, splits.build.tolist(), counts, strict=True):
             self._sides[path] = sides
             left, right = 2 * path, 2 * path + 1
             if kind & LEFT:
-                self._hists[left] = next(built).copy()  # else it would keep the whole answer
+                self._hists[left] = next(built)
             if kind & RIGHT:
-                self._hists[right] = next(built).copy()
+                self._hists[right] = next(built)
             if kind in (LEFT, RIGHT):
                 known, other = (left, right) if kind == LEFT else (right, left)
-                self._hists[other] = self._hists[path] - self._hists[known]
+                # nobody looks at a node again that is divided, so its memory is the child's
+                self._hists[other] = _subtract(self._hists.pop(path), self._hists[known])
             if kind != NEITHER and self._foresight.possible:
                 for child, count in zip((left, right), sides, strict=True):
                     cells = self._hists[child]
@@ -292,6 +294,11 @@ class RemoteRows:
         at = self._starts[outlook.feature]
         cells = hist.reshape(memory.n_roles, -1)[:, at : at + feature["n_bins"].item()]
         return smaller_side(outlook, cells, bool(feature["categorical"]), count_bits)
+
+
+def _subtract(hist: IntArray, part: IntArray) -> IntArray:
+    """A histogram less a part of it, in the same memory if that can be written."""
+    return np.subtract(hist, part, out=hist if hist.flags.writeable else None)
 
 
 @dataclass

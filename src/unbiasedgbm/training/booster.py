@@ -22,12 +22,12 @@ from unbiasedgbm.exact import fixed_unit
 from unbiasedgbm.kernels import hash_key
 from unbiasedgbm.losses import Loss
 from unbiasedgbm.threads import Pool
-from unbiasedgbm.training.evidence import N_BUCKETS, EvidenceMemory
+from unbiasedgbm.training.evidence import N_BUCKETS, EvidenceMemory, bonus_weight
 from unbiasedgbm.training.gradients import Packing, choose_packing, count_bits, drawn_bound, largest_weight
 from unbiasedgbm.training.grower import ASK_PARTITION, DONE, grow, start_tree
 from unbiasedgbm.training.harvest import GrownTree
 from unbiasedgbm.training.leaves import NewtonStep, newton_step, quantile_step
-from unbiasedgbm.training.nodes import N_LEAVES, N_NODES, REQUEST, Evidence
+from unbiasedgbm.training.nodes import LARGE, N_LEAVES, N_NODES, PARENT, SMALL, Evidence
 from unbiasedgbm.training.partition import add_tree
 from unbiasedgbm.training.shard import BLOCK_ROWS, Draw, Shard
 from unbiasedgbm.training.splitting import EVIDENCE, SPLIT_RULES, Rule
@@ -196,6 +196,7 @@ class Booster:
             for rows, pool in zip(self.rows.lanes(pools), pools, strict=True)
         ]
         self._code = SPLIT_RULES[self.parameters.split_rule]
+        self._bonus_weight = bonus_weight(self.rows.n_rows)
         # features that have anything to cut
         self._n_useful = max(int((self.mapper.n_bins > 2).sum()), 1)
 
@@ -411,7 +412,7 @@ class Booster:
         of one. A split has to make up for that as far as the target is still unexplained: where nearly all of it is
         explained, little of what is left is noise.
         """
-        bonus = memory.bonus()
+        bonus = memory.bonus(self._bonus_weight)
         if self._code == EVIDENCE:
             bonus[-N_BUCKETS:] -= rule.limit * math.log(self._n_useful) * unexplained
         return Evidence(bonus, np.zeros_like(bonus))
@@ -450,11 +451,12 @@ class Booster:
         while (question := lane.pool.run_team(partial(work, 0), others, stop)) != DONE:
             if rows.elsewhere is None:
                 raise AssertionError("the grower asks for rows that it has; this is a bug, please report it")
-            node = int(memory.state[REQUEST])
             if question == ASK_PARTITION:
-                rows.elsewhere.partition(memory, node, rule, evidence)
-            else:
-                rows.elsewhere.find_split(memory, node, rule, evidence)
+                rows.elsewhere.partition(memory, int(memory.state[PARENT]), rule, evidence)
+                continue
+            for node in memory.state[[SMALL, LARGE]].tolist():
+                if node >= 0:
+                    rows.elsewhere.find_split(memory, node, rule, evidence)
 
     def _end_trial(self, lane: Lane, rule: Rule, unexplained: float) -> None:
         """Take back a root that was divided although its split was turned away, unless the splits below make up for it.

@@ -1,12 +1,14 @@
 """Running evidence: what earlier trees have learned of each feature and of each node size.
 
 How much a feature's honest score says in one node is noisy, but the same features are judged in hundreds of nodes. The
-bonus of a feature is the z-score of its evidence over the last trees, within ±2. The bonus of a node size is twice its
-z-score, within ±12: where splits of that size have helped before, more of them are tried, where not, fewer.
+bonus of a feature is the z-score of its evidence over the last trees, within ±2, times a weight by the table's rows.
+The bonus of a node size is twice its z-score, within ±12: where splits of that size have helped before, more of them
+are tried, where not, fewer.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +21,11 @@ MEMORY = 30
 WARM_UP = 5
 
 MAX_FEATURE_Z = 2.0
+
+# Rows of a table in which a feature's bonus is its z-score, and the most that it may be multiplied by.
+_BONUS_ROWS = 4000
+_MOST_WEIGHT = 8.0
+
 MAX_NODE_Z = 6.0
 NODE_FACTOR = 2.0
 N_BUCKETS = 32
@@ -55,12 +62,27 @@ class EvidenceMemory:
         self.n_trees += 1
         _learn(found, float(min(self.n_trees, MEMORY)), self.mean, self.square)
 
-    def bonus(self) -> FloatArray:
-        """What is added to the score of each feature and of each node size, shape (p + N_BUCKETS,)."""
+    def bonus(self, weight: float) -> FloatArray:
+        """What is added to the score of each feature and of each node size, shape (p + N_BUCKETS,).
+
+        Parameters
+        ----------
+        weight : float
+            Of features; see `bonus_weight`.
+        """
         bonus = np.zeros(len(self.mean))
         if self.n_trees >= WARM_UP:
-            _z_scores(self.mean, self.square, float(min(self.n_trees, MEMORY)), bonus)
+            _z_scores(self.mean, self.square, float(min(self.n_trees, MEMORY)), weight, bonus)
         return bonus
+
+
+def bonus_weight(n_rows: float) -> float:
+    """What the z-score of a feature counts in a table of so many rows: their square root.
+
+    What a useful feature scores in a node grows with the node's rows, and what chance adds to that with the square root
+    of it. So must a bonus that is to tell features apart, or it decides too much in small tables and nothing in large.
+    """
+    return min(math.sqrt(n_rows / _BONUS_ROWS), _MOST_WEIGHT)
 
 
 # Both are compiled, because twenty NumPy calls on fifty numbers take longer than many a tree's histograms.
@@ -75,13 +97,13 @@ def _learn(found, n, mean, square):
 
 
 @kernel
-def _z_scores(mean, square, n, out):
+def _z_scores(mean, square, n, weight, out):
     """Fill in bonuses: z-scores within bounds."""
     for j in range(mean.size):
         variance = (square[j] - mean[j] * mean[j]) / n
         # a variance that is rounding error of its parts is none
         z = 0.0 if variance <= 1e-12 * square[j] else mean[j] / np.sqrt(variance)
         if j < mean.size - N_BUCKETS:
-            out[j] = min(max(z, -MAX_FEATURE_Z), MAX_FEATURE_Z)
+            out[j] = weight * min(max(z, -MAX_FEATURE_Z), MAX_FEATURE_Z)
         else:
             out[j] = NODE_FACTOR * min(max(z, -MAX_NODE_Z), MAX_NODE_Z)

@@ -25,7 +25,6 @@ from unbiasedgbm.training.nodes import (
     N_LEAVES,
     N_NODES,
     PARENT,
-    REQUEST,
     SMALL,
     STAGE,
     SUBTRACT,
@@ -50,7 +49,7 @@ from unbiasedgbm.training.team import (
 )
 
 # What `grow` returns.
-DONE, ASK_PARTITION, ASK_SPLIT = range(3)
+DONE, ASK_PARTITION, ASK_SPLITS = range(3)
 
 # Tasks that a team shares.
 _SPLIT, _PLACE, _BUILD, _ADD_UP, _SUBTRACT, _SCAN = range(6)
@@ -377,7 +376,8 @@ def grow(
     Returns
     -------
     int
-        DONE or a question; ``state[REQUEST]`` is the node that it is about.
+        DONE or a question: to divide the node ``state[PARENT]``, or to find the best splits of the nodes
+        ``state[SMALL]`` and ``state[LARGE]``, in this order, those that are not negative.
     """
     node = nodes.node
     bin_chunks = _n_chunks(rule.n_roles * limits.n_bins, limits.scan_bins, limits)
@@ -418,7 +418,6 @@ def grow(
             state[PARENT] = k
             if limits.rows_elsewhere:
                 state[STAGE] = _CHILDREN
-                state[REQUEST] = k
                 return ASK_PARTITION
             state[STAGE] = _MOVE
             state[CHUNKS] = _n_chunks(node[k].n_rows, limits.split_rows, limits)
@@ -459,11 +458,9 @@ def grow(
             state[STAGE] = stage + 1
             state[CHUNKS] = 1
             if limits.rows_elsewhere:
-                state[STAGE] = _SECOND if stage == _FIRST else _PICK
-                if k >= 0:
-                    state[REQUEST] = k
-                    return ASK_SPLIT
-            elif stage == _SECOND and state[SUBTRACT] == 1:
+                state[STAGE] = _PICK
+                return ASK_SPLITS
+            if stage == _SECOND and state[SUBTRACT] == 1:
                 other = state[SMALL]
                 task = _SUBTRACT
             elif k >= 0:

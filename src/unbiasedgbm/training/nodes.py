@@ -10,8 +10,8 @@ import numpy.typing as npt
 from unbiasedgbm.binning import Bins
 
 # Entries of the state vector.
-STAGE, PARENT, REQUEST, N_NODES, N_LEAVES, N_FREE, SMALL, LARGE, SUBTRACT, KEEP_SMALL, CHUNKS = range(11)
-STATE_SIZE = 11
+STAGE, PARENT, N_NODES, N_LEAVES, N_FREE, SMALL, LARGE, SUBTRACT, KEEP_SMALL, CHUNKS = range(10)
+STATE_SIZE = 10
 
 NODE_TYPE = np.dtype(
     [

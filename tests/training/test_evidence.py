@@ -63,9 +63,10 @@ def test_features_count_by_the_rows_and_node_sizes_do_not():
     assert plain[:5].all()
 
 
-@pytest.mark.parametrize(("n_rows", "weight"), [(40, 0.1), (1000, 0.5), (4000, 1), (16_000, 2), (256_000, 8), (1e9, 8)])
+@pytest.mark.parametrize(("n_rows", "weight"), [(40, 1), (4000, 1), (16_000, 2), (256_000, 8), (1e9, 8)])
 def test_weight_of_a_bonus(n_rows, weight):
-    assert bonus_weight(n_rows) == pytest.approx(weight)
+    assert bonus_weight(n_rows, 1) == pytest.approx(weight)
+    assert bonus_weight(n_rows, 3) == 1.0
 
 
 @pytest.mark.parametrize("x", [0.0, 3.0, 1e-200, 1e150])

@@ -26,7 +26,7 @@ def grow_and_check(boosted, n_trees=1):
     for _ in range(n_trees):
         tried.clear()
         memory = boosted.progress.memories[0]
-        bonus = memory.bonus(np.sqrt(boosted.rows.n_rows / 4000))
+        bonus = memory.bonus(1.0)
         before_mean, n_before = memory.mean.copy(), memory.n_trees
         importance_before = boosted.progress.importance.copy()
         g, h = boosted.loss.gradients(boosted.rows.data.y, boosted.rows.raw[:, 0].copy())

@@ -196,7 +196,7 @@ class Booster:
             for rows, pool in zip(self.rows.lanes(pools), pools, strict=True)
         ]
         self._code = SPLIT_RULES[self.parameters.split_rule]
-        self._bonus_weight = bonus_weight(self.rows.n_rows)
+        self._bonus_weight = bonus_weight(self.rows.n_rows, self.loss.n_outputs)
         # features that have anything to cut
         self._n_useful = max(int((self.mapper.n_bins > 2).sum()), 1)
 

@@ -22,7 +22,7 @@ WARM_UP = 5
 
 MAX_FEATURE_Z = 2.0
 
-# Rows of a table in which a feature's bonus is its z-score, and the most that it may be multiplied by.
+# Rows of a table up to which a feature's bonus is its z-score, and the most that it may be multiplied by.
 _BONUS_ROWS = 4000
 _MOST_WEIGHT = 8.0
 
@@ -76,13 +76,13 @@ class EvidenceMemory:
         return bonus
 
 
-def bonus_weight(n_rows: float) -> float:
-    """What the z-score of a feature counts in a table of so many rows: their square root.
+def bonus_weight(n_rows: float, n_outputs: int) -> float:
+    """What the z-score of a feature counts: in a large table more, by the square root of its rows.
 
     What a useful feature scores in a node grows with the node's rows, and what chance adds to that with the square root
-    of it. So must a bonus that is to tell features apart, or it decides too much in small tables and nothing in large.
+    of it. So must a bonus that is to tell features apart. Where every class has trees of its own it does harm.
     """
-    return min(math.sqrt(n_rows / _BONUS_ROWS), _MOST_WEIGHT)
+    return min(math.sqrt(max(n_rows / _BONUS_ROWS, 1.0)), _MOST_WEIGHT) if n_outputs == 1 else 1.0
 
 
 # Both are compiled, because twenty NumPy calls on fifty numbers take longer than many a tree's histograms.

@@ -51,6 +51,12 @@ def test_a_line_from_a_sample(client, tmp_path, weights):
     assert_same_file(local, remote, tmp_path)
 
 
+def test_a_bonus_by_rows(client, tmp_path):
+    X, y = numbers(9_000, 6)
+    local, remote = fit_both("regressor", X, y, (5_000, 1, 3_999), n_estimators=9, n_bags=1, linear_start=False)
+    assert_same_file(local, remote, tmp_path)
+
+
 @pytest.mark.parametrize("role_draw", ["tree", "node"])
 def test_roots_on_trial(client, tmp_path, role_draw):
     # features that act together: some trials are kept, others taken back

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from workbench import booster
 
 from unbiasedgbm.training.evidence import MEMORY, N_BUCKETS, WARM_UP, EvidenceMemory, bonus_weight
 
@@ -67,6 +68,25 @@ def test_features_count_by_the_rows_and_node_sizes_do_not():
 def test_weight_of_a_bonus(n_rows, weight):
     assert bonus_weight(n_rows, 1) == pytest.approx(weight)
     assert bonus_weight(n_rows, 3) == 1.0
+
+
+@pytest.mark.parametrize(("n", "weight"), [(500, 1.0), (9_000, 1.5)])
+def test_a_booster_weighs_bonuses(n, weight):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, 3))
+    boosted = booster(X, X[:, 0] + rng.normal(size=n), split_rule="evidence", num_leaves=4)
+    bonuses, evidence_of = [], boosted._evidence
+
+    def record(memory, *arguments):
+        bonuses.append((memory.bonus(1.0)[:3], evidence_of(memory, *arguments)))
+        return bonuses[-1][1]
+
+    boosted._evidence = record
+    for _ in range(WARM_UP + 1):
+        boosted.iterate()
+    z, evidence = bonuses[-1]
+    np.testing.assert_allclose(evidence.bonus[:3], weight * z)
+    assert z.any()
 
 
 @pytest.mark.parametrize("x", [0.0, 3.0, 1e-200, 1e150])

@@ -236,6 +236,7 @@ def merged(steps: Sequence[Step], answers: Sequence[list[Any]]) -> list[Any]:
 
 
 def _merge_parcels(question: Parcel, answers: Sequence[Parcel]) -> Parcel:
+    """One answer to a question from those of several stations, packed."""
     _, steps = unpack(question)
     return pack(merged(steps, [unpack(answer) for answer in answers]))
 

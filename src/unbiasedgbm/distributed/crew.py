@@ -152,13 +152,22 @@ class Crew:
         self.n_bytes += len(asked) * _size(answers)
         return answers
 
-    def edges(self, features: Sequence[int], arguments: tuple[Any, ...]) -> list[Any]:
-        """Bin edges of features, a share of them on every station."""
+    def edges(self, features: Sequence[int], starts: dict[int, int], n_rows: int, max_bins: int) -> dict[int, Any]:
+        """Bin edges of each feature, a share of them on every station.
+
+        Parameters
+        ----------
+        features : sequence of int
+        starts : dict of int to int
+            Number of each training partition's first row.
+        n_rows : int
+            Training rows.
+        max_bins : int
+        """
         peers = _addresses(self.members)
         shares = [list(features[k :: len(peers)]) for k in range(len(peers))]
         asked = [(share, member) for share, member in zip(shares, self.members, strict=True) if share]
-        *sample, max_bins = arguments
-        questions = [pack((self.epoch, [("sample", (share, *sample))])) for share, _ in asked]
+        questions = [pack((self.epoch, [("sample", (share, starts, n_rows))])) for share, _ in asked]
         calls = [
             self._call(member, "edges", question, peers, max_bins)
             for (_, member), question in zip(asked, questions, strict=True)
@@ -166,7 +175,7 @@ class Crew:
         found: dict[int, Any] = {}
         for (share, _), edges in zip(asked, self._result(*calls), strict=True):
             found |= dict(zip(share, edges, strict=True))
-        return [found[j] for j in features]
+        return found
 
     async def _call(self, member: Member, function: str, *arguments: Any) -> Any:
         """Call a station's method; arguments are bytes, numbers, strings, or lists and tuples of them."""

@@ -1,7 +1,7 @@
 """Parcels: what stations are asked and what they answer, as bytes.
 
 Dask can send any object, but looks at every part of it by itself, in the event loop that the other stations wait for.
-It passes bytes on as they are; so a question is packed once for all stations, and by the threads that do the work.
+It passes bytes on as they are; so a question is packed once for all stations, and an answer by whoever found it.
 """
 
 from __future__ import annotations

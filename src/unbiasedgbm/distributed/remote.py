@@ -77,6 +77,7 @@ class RemoteRows:
         self._starts: list[int] = (plan.mapper.offset() if whole else np.cumsum(n_bins) - n_bins).tolist()
         self._first: list[Step] = []
         self._added: list[Step] = []
+        self._foresight: Foresight  # see `equip`
         # of the last tree of an output
         self._packings: dict[int, Packing] = {}
         self._lowest: dict[int, float] = {}

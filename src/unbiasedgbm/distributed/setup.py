@@ -215,7 +215,7 @@ class SetUp:
     def _learn_bins(self, schema: Schema, n: int) -> Any:
         """Edges of all numeric features, found on the stations."""
         numeric = np.flatnonzero(~schema.is_categorical).tolist()
-        found = dict(zip(numeric, self.crew.edges(numeric, (self._starts(), n, self.estimator.max_bins)), strict=True))
+        found = self.crew.edges(numeric, self._starts(), n, self.estimator.max_bins)
         edges = tuple(found.get(j, np.empty(0)) for j in range(schema.n_features))
         n_levels = np.array([0 if levels is None else len(levels) for levels in schema.categories], dtype=np.int64)
         return make_mapper(edges, schema.is_categorical, n_levels)

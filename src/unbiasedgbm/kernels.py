@@ -18,6 +18,10 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from unbiasedgbm import compiling
+
+compiling.listen()
+
 # Kernels allocate nothing, so numba's reference counting is off: less to compile.
 _OPTIONS: dict[str, Any] = {
     "nogil": True,

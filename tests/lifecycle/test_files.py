@@ -25,7 +25,13 @@ from unbiasedgbm.ensemble.trees import TreeEnsemble
 from unbiasedgbm.exceptions import ModelFileError, UnsavedParameterWarning
 from unbiasedgbm.files import atomic, container
 from unbiasedgbm.files.document import to_json
-from unbiasedgbm.files.model_file import FORMAT_VERSION, estimator_from_dict, estimator_to_dict
+from unbiasedgbm.files.model_file import (
+    FORMAT_VERSION,
+    estimator_from_dict,
+    estimator_to_dict,
+    load_notes,
+    save_model,
+)
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -214,6 +220,30 @@ def test_the_schema_describes_the_file(kinds, tmp_path):
     assert not validator.is_valid(document)
 
 
+def test_the_page_and_the_schema_name_the_format_that_is_written():
+    page = (Path(__file__).parents[2] / "docs" / "lifecycle" / "model-files.md").read_text()
+    assert f'`"unbiasedgbm-model"`, `{FORMAT_VERSION}`' in page
+    schema = json.loads(files("unbiasedgbm.files").joinpath("model.schema.json").read_text())
+    assert schema["title"].endswith(f"format {FORMAT_VERSION}")
+
+
+def test_notes_are_kept_with_the_file_not_with_the_estimator(kinds, tmp_path):
+    model, table = kinds["regression"]
+    notes = {"seed": 3, "share": 0.25, "größe": "x"}
+    save_model(model, tmp_path / "m.json.gz", notes)
+    assert load_notes(tmp_path / "m.json.gz") == notes
+    again = load_model(tmp_path / "m.json.gz")
+    assert_equal_models(model, again, table)
+    again.save_model(tmp_path / "m.json")
+    assert load_notes(tmp_path / "m.json") == {}
+    assert load_notes(GOLDEN / "format-4-regression.json") == {}
+    with pytest.raises(ModelFileError, match="notes"):
+        save_model(model, tmp_path / "m.json", {"a": float("nan")})
+    (tmp_path / "m.json").write_text("{}")
+    with pytest.raises(ModelFileError, match=r"m\.json"):
+        load_notes(tmp_path / "m.json")
+
+
 def test_loading_a_thousand_trees_is_fast(tmp_path):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3000, 10))
@@ -272,7 +302,7 @@ def with_every_level(document):
     ("change", "message"),
     [
         (set_in(("format", "other")), "no model file"),
-        (set_in(("format_version", 5)), "format 5, written by.*Install a newer"),
+        (set_in(("format_version", 6)), "format 6, written by.*Install a newer"),
         (set_in(("format_version", True)), "format_version"),
         (set_in(("estimator", "os.system")), "estimator"),
         (set_in(("extra", 1)), "extra"),
@@ -315,6 +345,9 @@ def with_every_level(document):
         (set_in("training", ("peak_worth", None)), "peak_worth"),
         (set_in("history", ("validation", {"loss": [0.0] * 99})), "history"),
         (set_in("history", ("elsewhere", {})), "history"),
+        (set_in(("notes", None)), "notes"),
+        (set_in("notes", ("a", [1])), "notes"),
+        (set_in("notes", ("a", True)), "notes"),
     ],
 )
 def test_a_bad_file_is_a_clear_error(kinds, change, message):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 from unbiasedgbm._version import __version__
@@ -15,18 +17,20 @@ from unbiasedgbm.parameters import check_parameters
 from unbiasedgbm.training.splitting import SPLIT_RULES
 
 FORMAT = "unbiasedgbm-model"
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 
 # A file may ask for threads, but not for a flood of them.
 _MAX_THREADS = 4096
 
 _KEYS = {
     "format", "format_version", "library_version", "estimator", "parameters", "split_rule", "classes", "table", "trees",
-    "training", "history",
+    "training", "history", "notes",
 }  # fmt: skip
 
+Note = str | int | float
 
-def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
+
+def save_model(estimator: Any, path: str | os.PathLike[str], notes: Mapping[str, Note] | None = None) -> None:
     """Write a fitted estimator to a file.
 
     Parameters
@@ -34,8 +38,11 @@ def save_model(estimator: Any, path: str | os.PathLike[str]) -> None:
     estimator : UnbiasedGBMClassifier or UnbiasedGBMRegressor
     path : path
         Gzipped if it ends with ``.gz``. The file is replaced in one step: a full disk or a crash leaves the old one.
+    notes : mapping of text to text or finite numbers, default=None
+        What a tool wants to find again with `load_notes`. They are the file's, not the estimator's.
     """
-    container.write(path, to_json(estimator_to_dict(estimator)))
+    kept = _read_notes({} if notes is None else notes)
+    container.write(path, to_json({**estimator_to_dict(estimator), "notes": kept}))
 
 
 def load_model(path: str | os.PathLike[str]) -> Any:
@@ -84,6 +91,22 @@ def load_model(path: str | os.PathLike[str]) -> Any:
     return estimator
 
 
+def load_notes(path: str | os.PathLike[str]) -> dict[str, Note]:
+    """Read the notes of a model file; older formats have none.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is damaged, is no model file, or holds something else in their place.
+    """
+    try:
+        data = container.read(path)
+        _read_version(data)
+        return _read_notes(data.get("notes", {}))
+    except ModelFileError as error:
+        raise ModelFileError(f"{os.fspath(path)}: {error}.") from None
+
+
 def estimator_to_dict(estimator: Any) -> dict[str, Any]:
     """All of a fitted estimator, with arrays where files have lists."""
     from sklearn.utils.validation import check_is_fitted
@@ -98,6 +121,7 @@ def estimator_to_dict(estimator: Any) -> dict[str, Any]:
         "split_rule": estimator.split_rule_,
         "classes": classes_to_dict(estimator.classes_) if hasattr(estimator, "classes_") else None,
         **model_to_dict(estimator._model),
+        "notes": {},
     }
 
 
@@ -113,7 +137,7 @@ def estimator_from_dict(data: dict[str, Any]) -> Any:
         raise ModelFileError(str(error).rstrip(".")) from None
 
 
-def _read_estimator(data: dict[str, Any]) -> Any:
+def _read_version(data: dict[str, Any]) -> int:
     if data.get("format") != FORMAT:
         raise ModelFileError("it is no model file of UnbiasedGBM")
     version = fields.integer(data.get("format_version"), "format_version", 1, 2**31)
@@ -122,7 +146,21 @@ def _read_estimator(data: dict[str, Any]) -> Any:
             f"it has format {version}, written by UnbiasedGBM {data.get('library_version')!s:.40}; this version "
             f"({__version__}) reads formats up to {FORMAT_VERSION}. Install a newer one"
         )
-    fields.mapping(data, "file", _KEYS)
+    return version
+
+
+def _read_notes(data: Any) -> dict[str, Note]:
+    notes = dict(fields.mapping(data, "notes"))
+    for value in notes.values():
+        if type(value) not in (str, int, float) or (type(value) is float and not math.isfinite(value)):
+            raise ModelFileError("'notes' must hold text and finite numbers only")
+    return notes
+
+
+def _read_estimator(data: dict[str, Any]) -> Any:
+    version = _read_version(data)
+    fields.mapping(data, "file", _KEYS if version > 4 else _KEYS - {"notes"})
+    _read_notes(data.get("notes", {}))
     if version < 2:
         data = _from_format_1(data)
     if version < 3:

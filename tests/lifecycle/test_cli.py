@@ -11,8 +11,10 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+import unbiasedgbm.importance
+import unbiasedgbm.report
 from lifecycle.samples import mixed_table, target
-from unbiasedgbm import UnbiasedGBMClassifier, load_model
+from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor, load_model
 from unbiasedgbm.cli import app
 from unbiasedgbm.cli.tables import infer_task
 
@@ -84,6 +86,71 @@ def test_importance_and_report(folder):
     page = (folder / "r.html").read_text()
     content = json.loads(page.split('id="content">')[1].split("</script>")[0])
     assert content["title"] == "y from classes.csv"
+
+
+@pytest.fixture
+def rows_used(monkeypatch):
+    """Numbers of the rows that were trained on, and of those that judged."""
+    used = {}
+
+    def spy(owner, name, what, place):
+        original = getattr(owner, name)
+
+        def watched(*arguments, **named):
+            used[what] = set(arguments[place].index)
+            return original(*arguments, **named)
+
+        monkeypatch.setattr(owner, name, watched)
+
+    spy(UnbiasedGBMRegressor, "fit", "trained", 1)
+    spy(UnbiasedGBMClassifier, "fit", "trained", 1)
+    spy(unbiasedgbm.importance, "unbiased_gain", "judged", 3)
+    spy(unbiasedgbm.report, "write_report", "judged", 4)
+    return used
+
+
+@pytest.mark.parametrize("command", ["importance", "report"])
+@pytest.mark.parametrize(
+    "options", [["--task", "regression"], ["--task", "classification"], ["--seed", "5", "--holdout", "0.3"]]
+)
+def test_the_rows_that_judge_were_not_trained_on(command, options, rows_used, tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=300)
+    table = pd.DataFrame({"x": x, "t t": np.clip(np.round(2 * x + rng.normal(size=300)) + 4, 0, 7).astype(int)})
+    data, model = tmp_path / "count.csv", tmp_path / "m.json"
+    table.to_csv(data, index=False)
+    output = invoke("train", data, "-t", "t t", "-o", model, *options, *FAST)
+    assert f"Next: unbiasedgbm importance {model} {data} -t 't t'" in " ".join(output.split())
+    output = invoke(command, model, data, "-t", "t t", "-o", tmp_path / ("r.html" if command == "report" else "i.csv"))
+    assert "does not say which rows" not in output
+    assert len(rows_used["judged"]) == (90 if "0.3" in options else 60)
+    assert rows_used["trained"] | rows_used["judged"] == set(range(300))
+    assert not rows_used["trained"] & rows_used["judged"]
+
+
+def test_another_split_than_that_of_the_training_is_refused(folder, rows_used):
+    table = pd.read_csv(folder / "classes.csv")
+    table[:500].to_csv(folder / "part.csv", index=False)
+    for options, message in (
+        (["--seed", "1"], "was trained with --seed 0; got --seed 1"),
+        (["--holdout", "0.3"], "was trained with --holdout 0.2; got --holdout 0.3"),
+    ):
+        output = invoke("importance", folder / "classes.json", folder / "classes.csv", "-t", "y", *options, ok=False)
+        assert message in " ".join(output.split())
+    output = invoke("importance", folder / "classes.json", folder / "part.csv", "-t", "y", ok=False)
+    assert "--holdout-data" in output
+    invoke("importance", folder / "classes.json", folder / "classes.csv", "-t", "y", "--seed", "0")
+    table[500:].to_csv(folder / "rest.csv", index=False)
+    files = [folder / "part.csv", "-t", "y", "--holdout-data", folder / "rest.csv"]
+    invoke("importance", folder / "classes.json", *files)
+    assert len(rows_used["judged"]) == 100
+
+
+def test_a_model_that_does_not_say_its_split_is_judged_with_a_warning(folder, rows_used):
+    load_model(folder / "classes.json").save_model(folder / "silent.json")
+    output = invoke("importance", folder / "silent.json", folder / "classes.csv", "-t", "y", "--seed", "3")
+    assert "does not say which rows it was trained on" in " ".join(output.split())
+    assert len(rows_used["judged"]) == 120
 
 
 @pytest.mark.parametrize("library", ["xgboost", "lightgbm", "catboost"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 import warnings
@@ -16,12 +17,12 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from unbiasedgbm._version import __version__
-from unbiasedgbm.cli.foreign import read_any_model
+from unbiasedgbm.cli.foreign import AnyModel, read_any_model
+from unbiasedgbm.cli.split import DEFAULT_SEED, DEFAULT_SHARE, Split, split_of_model
 from unbiasedgbm.cli.tables import (
     CommandError,
     Labelled,
     columns_of_model,
-    hold_out,
     infer_task,
     read_table,
     split_off_target,
@@ -61,8 +62,10 @@ app = typer.Typer(
 ModelFile = Annotated[Path, typer.Argument(help="Model file.", show_default=False)]
 DataFile = Annotated[Path, typer.Argument(help="Table: .csv, .tsv (also .gz) or .parquet.", show_default=False)]
 Target = Annotated[str, typer.Option("--target", "-t", help="Column to predict.", show_default=False)]
-Share = Annotated[float, typer.Option("--holdout", help="Share of the rows that is held out.")]
-Seed = Annotated[int, typer.Option("--seed", help="Of the held-out rows and of the training.")]
+Share = Annotated[
+    float | None, typer.Option("--holdout", help="Share of the rows that was held out, if the model file does not say.")
+]
+Seed = Annotated[int | None, typer.Option("--seed", help="Of the held-out rows, if the model file does not say.")]
 HeldOutFile = Annotated[
     Path | None, typer.Option("--holdout-data", help="Held-out rows in a file of their own, instead of a share.")
 ]
@@ -93,8 +96,8 @@ def train(
     target: Target,
     output: Annotated[Path, typer.Option("--output", "-o", help="Where the model goes.")] = Path("model.json"),
     task: Annotated[str, typer.Option(help="classification, regression, or auto.")] = "auto",
-    holdout: Share = 0.2,
-    seed: Seed = 0,
+    holdout: Annotated[float, typer.Option("--holdout", help="Share of the rows that is held out.")] = DEFAULT_SHARE,
+    seed: Annotated[int, typer.Option("--seed", help="Of the held-out rows and of the training.")] = DEFAULT_SEED,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A parameter of the estimator, as name=value; may be repeated.")
     ] = None,
@@ -107,6 +110,7 @@ def train(
     """Train a model, score it on held-out rows, and save it."""
     from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor
     from unbiasedgbm.callbacks import Checkpoint, ProgressBar, TimeLimit
+    from unbiasedgbm.files.model_file import save_model
 
     rows, n_unknown = split_off_target(read_table(data), target, data)
     if n_unknown:
@@ -117,17 +121,20 @@ def train(
     out.print(f"[bold]{chosen.capitalize()}[/] ({why}): {len(rows.X):,} rows, {rows.X.shape[1]:,} features.")
     kind = UnbiasedGBMClassifier if chosen == "classification" else UnbiasedGBMRegressor
     model = kind(**{"random_state": seed, "n_jobs": jobs, **_parameters(settings or [], kind)})
-    training, held_out = hold_out(rows, holdout, seed, chosen)
+    split = Split(chosen, holdout, seed)
+    training, held_out = split.parts(rows)
     callbacks: list[Any] = [ProgressBar(err)]
     callbacks += [] if checkpoint is None else [Checkpoint(checkpoint)]
     callbacks += [] if time_limit is None else [TimeLimit(time_limit)]
     start = time.monotonic()
     model.fit(training.X, training.y, callbacks=callbacks)
     spent = time.monotonic() - start
-    model.save_model(output)
+    save_model(model, output, split.notes(rows))
     out.print(f"{model.n_iter_:,} iterations in {spent:.1f} s. Held-out score ({len(held_out.X):,} rows):")
     out.print(_score_table(model, held_out))
-    out.print(f"Saved to [bold]{output}[/]. Next: unbiasedgbm importance {output} {data} -t {target}", soft_wrap=True)
+    out.print(f"Saved to [bold]{output}[/]. Next:", end=" ", soft_wrap=True)
+    next_command = shlex.join(["unbiasedgbm", "importance", str(output), str(data), "-t", target])
+    out.print(next_command, markup=False, soft_wrap=True)
 
 
 @app.command(epilog="Example:\n\n  unbiasedgbm predict model.json new.csv -o predictions.csv --proba")
@@ -139,7 +146,7 @@ def predict(
     jobs: Jobs = None,
 ) -> None:
     """Predict the rows of a table. Columns that the model does not know are left out."""
-    model = _own_model(model_file)
+    model = _own_model(model_file).model
     model.set_params(n_jobs=jobs)
     table = read_table(data)
     X = table if not hasattr(model, "feature_names_in_") else columns_of_model(table, model.feature_names_in_, data)
@@ -170,8 +177,8 @@ def importance(
     ],
     data: DataFile,
     target: Target,
-    holdout: Share = 0.2,
-    seed: Seed = 0,
+    holdout: Share = None,
+    seed: Seed = None,
     holdout_data: HeldOutFile = None,
     top: Annotated[int, typer.Option(help="Features to show.")] = 20,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="All of it, as CSV or parquet.")] = None,
@@ -179,13 +186,13 @@ def importance(
 ) -> None:
     """Unbiased gain of a trained model, with confidence, beside plain gain.
 
-    Held-out rows must not have been trained on. Without [bold]--holdout-data[/] they are the rows that
-    [bold]unbiasedgbm train[/] held out from the same table with the same --holdout and --seed.
+    Held-out rows must not have been trained on. Without [bold]--holdout-data[/] they are the rows of the same table
+    that [bold]unbiasedgbm train[/] held out, as its model file says; for other models --holdout and --seed draw them.
     """
     from unbiasedgbm.importance import gain_importance, unbiased_gain
 
     found = read_any_model(model_file)
-    training, held_out = _two_tables(data, target, holdout, seed, holdout_data)
+    training, held_out = _two_tables(found, model_file, data, target, holdout, seed, holdout_data)
     X_train, X_val = found.prepare(training.X, data), found.prepare(held_out.X, holdout_data or data)
     y_train, y_val = found.encode(training.y), found.encode(held_out.y)
     unbiased = unbiased_gain(found.model, X_train, y_train, X_val, y_val, n_jobs=jobs)
@@ -205,8 +212,8 @@ def report(
     data: DataFile,
     target: Target,
     output: Annotated[Path, typer.Option("--output", "-o", help="HTML file.")] = Path("report.html"),
-    holdout: Share = 0.2,
-    seed: Seed = 0,
+    holdout: Share = None,
+    seed: Seed = None,
     holdout_data: HeldOutFile = None,
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
     jobs: Jobs = None,
@@ -217,8 +224,9 @@ def report(
     """
     from unbiasedgbm.report import write_report
 
-    model = _own_model(model_file)
-    training, held_out = _two_tables(data, target, holdout, seed, holdout_data)
+    found = _own_model(model_file)
+    model = found.model
+    training, held_out = _two_tables(found, model_file, data, target, holdout, seed, holdout_data)
     names = getattr(model, "feature_names_in_", training.X.columns)
     X_train, X_val = (columns_of_model(rows.X, names, data) for rows in (training, held_out))
     write_report(
@@ -253,20 +261,33 @@ def demo(
 # -- parts of the commands -------------------------------------------------------------------------------------------
 
 
-def _own_model(path: Path) -> Any:
+def _own_model(path: Path) -> AnyModel:
     found = read_any_model(path)
     if found.library != "unbiasedgbm":
         raise CommandError(f"{path} is a model of {found.library}; this command works on models of UnbiasedGBM.")
-    return found.model
+    return found
 
 
 def _two_tables(
-    data: Path, target: str, holdout: float, seed: int, holdout_data: Path | None
+    found: AnyModel,
+    model_file: Path,
+    data: Path,
+    target: str,
+    holdout: float | None,
+    seed: int | None,
+    holdout_data: Path | None,
 ) -> tuple[Labelled, Labelled]:
     rows, _ = split_off_target(read_table(data), target, data)
     if holdout_data is not None:
         return rows, split_off_target(read_table(holdout_data), target, holdout_data)[0]
-    return hold_out(rows, holdout, seed, infer_task(rows.y)[0])
+    split, known = split_of_model(found, model_file, rows, data, holdout, seed)
+    if not known:
+        err.print(
+            f"{model_file} does not say which rows it was trained on. What follows holds only if they were not those "
+            f"held out here: --holdout {split.share:g} --seed {split.seed}.",
+            markup=False, highlight=False, soft_wrap=True,
+        )  # fmt: skip
+    return split.parts(rows)
 
 
 def _parameters(settings: list[str], kind: Any) -> dict[str, Any]:

@@ -184,6 +184,72 @@ def test_importance_of_other_libraries_models(library, folder, tmp_path):
         assert library in output
 
 
+def _text_table(n, seed):
+    """Classes and a category of text; the first of either is rare."""
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame(
+        {"mean size": rng.normal(size=n), "kind": rng.choice(["k0", "k1", "k2"], n, p=[0.1, 0.5, 0.4])}
+    )
+    raised = table["mean size"] + (table["kind"] == "k1") + 0.3 * rng.normal(size=n)
+    return table.assign(y=np.array(["c0", "c1", "c2"])[np.digitize(raised, [-1.0, 0.5])])
+
+
+def _train_on_text(library, table, path):
+    X, y = table.drop(columns="y").astype({"kind": "category"}), table["y"]
+    if library == "xgboost":
+        from xgboost import XGBClassifier
+
+        model = XGBClassifier(n_estimators=10, n_jobs=1, enable_categorical=True)
+        model.fit(X, y.astype("category").cat.codes).save_model(path)
+    elif library == "lightgbm":
+        from lightgbm import LGBMClassifier
+
+        LGBMClassifier(n_estimators=10, verbose=-1, n_jobs=1).fit(X, y).booster_.save_model(path)
+    else:
+        from catboost import CatBoostClassifier
+
+        options = {"cat_features": ["kind"], "verbose": 0, "allow_writing_files": False, "thread_count": 1}
+        CatBoostClassifier(iterations=10, **options).fit(X, y).save_model(str(path))
+
+
+@pytest.mark.parametrize(("library", "suffix"), [("xgboost", "ubj"), ("lightgbm", "txt"), ("catboost", "cbm")])
+def test_labels_and_levels_of_text_are_those_of_the_training_table(library, suffix, tmp_path):
+    """A held-out file in which the first class and the first level do not occur."""
+    table, held_out = _text_table(600, 0), _text_table(300, 1).query("y != 'c0' and kind != 'k0'")
+    table.to_csv(tmp_path / "t.csv", index=False)
+    held_out.to_csv(tmp_path / "v.csv", index=False)
+    model = tmp_path / f"m.{suffix}"
+    _train_on_text(library, table, model)
+    arguments = ["importance", model, tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "i.csv", "-j", "1"]
+    invoke(*arguments, "--holdout-data", tmp_path / "v.csv")
+    found = pd.read_csv(tmp_path / "i.csv")
+    # the same rows, and one row each of what was missing that hardly counts
+    whole = pd.concat([held_out, table.query("y == 'c0'").head(1), table.query("kind == 'k0'").head(1)])
+    whole.to_csv(tmp_path / "w.csv", index=False)
+    invoke(*arguments, "--holdout-data", tmp_path / "w.csv")
+    expected = pd.read_csv(tmp_path / "i.csv")
+    assert list(found["feature"]) == list(expected["feature"])
+    np.testing.assert_allclose(found["importance"], expected["importance"], rtol=0.1)
+    assert (found["importance"] > 0).all()
+    held_out.assign(y="other").to_csv(tmp_path / "v.csv", index=False)
+    output = invoke(*arguments, "--holdout-data", tmp_path / "v.csv", ok=False)
+    assert "other" in output
+
+
+def test_lightgbm_writes_underscores_for_spaces(tmp_path):
+    table = _text_table(300, 0).rename(columns={"kind": "kind of thing"})
+    table["mean_size_"] = 0.0
+    table.to_csv(tmp_path / "t.csv", index=False)
+    _train_on_text("lightgbm", table.rename(columns={"kind of thing": "kind"}), tmp_path / "m.txt")
+    text = (tmp_path / "m.txt").read_text()
+    assert "mean_size kind mean_size_" in text
+    output = invoke("importance", tmp_path / "m.txt", tmp_path / "t.csv", "-t", "y", ok=False)
+    assert "lacks 1 columns of the model: kind" in " ".join(output.split())
+    table.rename(columns={"kind of thing": "kind"}).to_csv(tmp_path / "t.csv", index=False)
+    invoke("importance", tmp_path / "m.txt", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "i.csv", "-j", "1")
+    assert set(pd.read_csv(tmp_path / "i.csv")["feature"]) == {"mean_size", "kind", "mean_size_"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

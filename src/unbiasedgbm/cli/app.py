@@ -192,9 +192,11 @@ def importance(
     from unbiasedgbm.importance import gain_importance, unbiased_gain
 
     found = read_any_model(model_file)
-    training, held_out = _two_tables(found, model_file, data, target, holdout, seed, holdout_data)
-    X_train, X_val = found.prepare(training.X, data), found.prepare(held_out.X, holdout_data or data)
-    y_train, y_val = found.encode(training.y), found.encode(held_out.y)
+    rows, training, held_out = _rows(found, model_file, data, target, holdout, seed, holdout_data)
+    (X_train, y_train), (X_val, y_val) = (
+        (found.prepare(part.X, path, rows.X), found.encode(part.y, path, rows.y))
+        for part, path in ((training, data), (held_out, holdout_data or data))
+    )
     unbiased = unbiased_gain(found.model, X_train, y_train, X_val, y_val, n_jobs=jobs)
     gain = gain_importance(found.model, X_train, y_train, n_jobs=jobs)
     out.print(f"{found.library} model, {len(X_train):,} training and {len(X_val):,} held-out rows.")
@@ -226,7 +228,7 @@ def report(
 
     found = _own_model(model_file)
     model = found.model
-    training, held_out = _two_tables(found, model_file, data, target, holdout, seed, holdout_data)
+    _, training, held_out = _rows(found, model_file, data, target, holdout, seed, holdout_data)
     names = getattr(model, "feature_names_in_", training.X.columns)
     X_train, X_val = (columns_of_model(rows.X, names, data) for rows in (training, held_out))
     write_report(
@@ -268,7 +270,7 @@ def _own_model(path: Path) -> AnyModel:
     return found
 
 
-def _two_tables(
+def _rows(
     found: AnyModel,
     model_file: Path,
     data: Path,
@@ -276,10 +278,11 @@ def _two_tables(
     holdout: float | None,
     seed: int | None,
     holdout_data: Path | None,
-) -> tuple[Labelled, Labelled]:
+) -> tuple[Labelled, Labelled, Labelled]:
+    """All rows of the table, those of the training, and those held out."""
     rows, _ = split_off_target(read_table(data), target, data)
     if holdout_data is not None:
-        return rows, split_off_target(read_table(holdout_data), target, holdout_data)[0]
+        return rows, rows, split_off_target(read_table(holdout_data), target, holdout_data)[0]
     split, known = split_of_model(found, model_file, rows, data, holdout, seed)
     if not known:
         err.print(
@@ -287,7 +290,7 @@ def _two_tables(
             f"held out here: --holdout {split.share:g} --seed {split.seed}.",
             markup=False, highlight=False, soft_wrap=True,
         )  # fmt: skip
-    return split.parts(rows)
+    return rows, *split.parts(rows)
 
 
 def _parameters(settings: list[str], kind: Any) -> dict[str, Any]:

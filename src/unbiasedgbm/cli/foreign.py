@@ -23,23 +23,37 @@ class AnyModel:
     library: str
     feature_names: list[str] | None
 
-    def prepare(self, X: pd.DataFrame, path: Path) -> pd.DataFrame:
-        """The table as the library wants it."""
-        X = X if self.feature_names is None else columns_of_model(X, self.feature_names, path)
+    def prepare(self, X: pd.DataFrame, path: Path, reference: pd.DataFrame | None = None) -> pd.DataFrame:
+        """The table as the library wants it; levels of text are numbered as in ``reference``, by default ``X``."""
+        X, reference = (self._columns(table, path) for table in (X, X if reference is None else reference))
         if self.library == "unbiasedgbm":
             return X
-        text = X.select_dtypes(exclude=["number", "bool"]).columns
+        text = reference.select_dtypes(exclude=["number", "bool"]).columns
         if self.library == "catboost":
             return X.assign(
                 **{name: X[name].astype("object").where(X[name].notna(), "nan").astype(str) for name in text}
             )
-        return X.astype(dict.fromkeys(text, "category"))
+        return X.astype({name: reference[name].astype("category").dtype for name in text})
 
-    def encode(self, y: pd.Series) -> Any:
-        """The target: our estimators know their labels, boosters of other libraries want class numbers."""
-        if self.library == "unbiasedgbm" or pd.api.types.is_numeric_dtype(y):
+    def encode(self, y: pd.Series, path: Path, reference: pd.Series) -> Any:
+        """The target: some models know their labels, others want numbers of the labels of ``reference``, sorted."""
+        knows = self.library == "unbiasedgbm" or len(getattr(self.model, "classes_", ()))
+        if knows or pd.api.types.is_numeric_dtype(reference):
             return y.to_numpy()
-        return np.unique(y.astype(str), return_inverse=True)[1].astype(np.float64)
+        labels = np.unique(reference.astype(str))
+        unknown = ~y.astype(str).isin(labels)
+        if unknown.any():
+            raise CommandError(f"{path} has the label {y[unknown].iloc[0]!r}, which the training table does not have.")
+        return np.searchsorted(labels, y.astype(str).to_numpy(dtype=str)).astype(np.float64)
+
+    def _columns(self, table: pd.DataFrame, path: Path) -> pd.DataFrame:
+        if self.feature_names is None:
+            return table
+        if self.library == "lightgbm":
+            # LightGBM writes "_" for a space
+            renamed = {name: name.replace(" ", "_") for name in map(str, table.columns)}
+            table = table.rename(columns={old: new for old, new in renamed.items() if new not in table})
+        return columns_of_model(table, self.feature_names, path)
 
 
 def read_any_model(path: Path) -> AnyModel:

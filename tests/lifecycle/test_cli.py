@@ -54,6 +54,36 @@ def test_train_says_what_it_does(folder):
     assert "R²" in output
 
 
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("categorical_features=zip", ["zip"]),
+        ("categorical_features=zip,b", ["zip", "b"]),
+        ("categorical_features=2", [2]),
+        ("categorical_features=false,false,true", [False, False, True]),
+        ("categorical_features=none", None),
+        ("categorical_features=from_dtype", "from_dtype"),
+        ("interaction_cst=[['a', 'b'], ['zip']]", [["a", "b"], ["zip"]]),
+        ('interaction_cst=[["a"], [1, 2]]', [["a"], [1, 2]]),
+        ("interaction_cst=a,b", [["a", "b"]]),
+        ("interaction_cst=pairwise", "pairwise"),
+        ("monotonic_cst=1,0,-1", [1, 0, -1]),
+        ("monotonic_cst={'a': 1}", {"a": 1}),
+        ("class_weight={0: 1, 1: 2.5}", {0: 1, 1: 2.5}),
+        ("class_weight=balanced", "balanced"),
+        ("role_ratio=1,2", [1, 2]),
+        ("scoring=loss,accuracy", ["loss", "accuracy"]),
+        ("min_split_gain=-inf", -np.inf),
+    ],
+)
+def test_any_parameter_can_be_set(setting, value, tmp_path):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.normal(size=120), "b": rng.normal(size=120), "zip": rng.integers(0, 5, 120)})
+    table.assign(y=(table["a"] > 0).astype(int)).to_csv(tmp_path / "t.csv", index=False)
+    invoke("train", tmp_path / "t.csv", "-t", "y", "-o", tmp_path / "m.json", "--set", setting, *FAST)
+    assert getattr(load_model(tmp_path / "m.json"), setting.partition("=")[0]) == value
+
+
 def test_train_goes_on_from_a_checkpoint(folder):
     arguments = ["train", folder / "classes.csv", "-t", "y", "--checkpoint", folder / "c.json", "-j", "1"]
     invoke(*arguments, "-o", folder / "a.json", "--set", "n_estimators=50")
@@ -257,6 +287,10 @@ def test_lightgbm_writes_underscores_for_spaces(tmp_path):
         (["train", "{f}/classes.csv", "-t", "Y"], "Did you mean 'y'"),
         (["train", "{f}/classes.csv", "-t", "y", "--set", "leaves=3"], "--set wants name=value"),
         (["train", "{f}/classes.csv", "-t", "y", "--set", "num_leaves=1"], "num_leaves must be"),
+        (
+            ["train", "{f}/classes.csv", "-t", "y", "--set", "interaction_cst=[[a]]"],
+            "interaction_cst: [[a]] is no list",
+        ),
         (["train", "{f}/classes.csv", "-t", "y", "--holdout", "1.5"], "--holdout must lie between"),
         (["train", "{f}/classes.csv", "-t", "y", "--task", "ranking"], "--task must be"),
         (["train", "{f}/classes.csv", "-t", "y", "-o", "{f}/no/where.json", *FAST], "No such file"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shlex
 import sys
 import time
@@ -302,12 +303,25 @@ def _parameters(settings: list[str], kind: Any) -> dict[str, Any]:
         if not equals or name not in table:
             known = ", ".join(sorted(table))
             raise CommandError(f"--set wants name=value with one of these names: {known}; got {setting!r}.")
-        values[name] = _parse(text, table[name].kind)
+        values[name] = _parse_parameter(name, text, table[name].kind)
         try:
             table[name].check(values[name])
         except ValueError as error:
             raise CommandError(str(error)) from error
     return values
+
+
+def _parse_parameter(name: str, text: str, kind: str) -> Any:
+    if text[:1] in ("[", "(", "{"):
+        try:
+            return ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            raise CommandError(f"--set {name}: {text} is no list or mapping as Python writes it.") from None
+    value = _parse(text, kind)
+    if name == "categorical_features" and value is not None and value != "from_dtype":
+        return value if isinstance(value, list) else [value]
+    # one group, as a list of groups
+    return [value] if name == "interaction_cst" and isinstance(value, list) else value
 
 
 def _parse(text: str, kind: str) -> Any:

@@ -89,6 +89,34 @@ def test_a_split_of_missing_values_from_all_others():
     np.testing.assert_allclose(explained.shap_values(probe).sum(axis=1) + explained.expected_value, expected, rtol=1e-9)
 
 
+ODD_NAMES = [
+    "raw", "label", "probabilities", "prediction", "leaves", "base", "labels", "table", "column/table", "column/0",
+    "first", "second", "one", "zero", "above", "is_second", "flat", "number", "low", "high", "clipped", "X", "",
+    "inner/table", "_inner/raw", "raw_in",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_onnx_of_features_that_are_called_like_parts_of_the_graph(kind):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(300, len(ODD_NAMES))), columns=ODD_NAMES)
+    X["one"] = pd.Categorical(rng.choice(["u", "v", "w"], 300))
+    y = X["raw"] + 2 * (X["one"] == "u") - X["leaves"]
+    if kind in ("regression", "rate"):
+        model = UnbiasedGBMRegressor(n_estimators=5, loss="poisson" if kind == "rate" else "squared_error")
+        model.fit(X, np.abs(y))
+    else:
+        model = UnbiasedGBMClassifier(n_estimators=5).fit(X, np.digitize(y, [0.0] if kind == "binary" else [-1.0, 1.0]))
+    renamed = {"raw": "raw_in_in", "": "_in"} | {
+        name: f"{name}_in" for name in ("label", "probabilities", "prediction")
+    }
+    feed = {renamed.get(name, name): X[name].to_numpy()[:, None] for name in X}
+    feed["one"] = X["one"].to_numpy(dtype=object)[:, None]
+    found = run_onnx(model, feed)
+    np.testing.assert_allclose(found["raw"], raw(model, X), rtol=0, atol=1e-12)
+    assert set(found) == ({"label", "probabilities", "raw"} if hasattr(model, "classes_") else {"prediction", "raw"})
+
+
 def test_onnx_says_what_it_cannot_do():
     X = pd.DataFrame({"mixed": pd.Categorical([1, "a"] * 100, categories=[1, "a"]), "x": np.arange(200.0)})
     model = UnbiasedGBMRegressor(n_estimators=3).fit(X, np.arange(200.0))

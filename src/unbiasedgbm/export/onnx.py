@@ -20,6 +20,7 @@ from unbiasedgbm.frames import Schema
 
 _OPSET, _ML_OPSET, _IR = 21, 5, 10
 _LEQ, _LT, _MEMBER = 0, 1, 6
+_OUTPUTS = ("label", "probabilities", "prediction", "raw")
 
 
 def to_onnx(model: Any) -> Any:
@@ -34,7 +35,8 @@ def to_onnx(model: Any) -> Any:
     onnx.ModelProto
         Without categorical features its input is ``X``, double of shape (n, n_features), NaN for missing values. With
         them it has one input of shape (n, 1) for each feature, by the feature's name: text for categories of text (any
-        level that training has not seen counts as missing), double for all others.
+        level that training has not seen counts as missing), double for all others. A feature that is called as an
+        output has ``_in`` added to its name.
 
         Outputs of a classifier: ``label`` (n,), ``probabilities`` (n, n_classes); of a regressor: ``prediction``
         (n, 1); of both: ``raw`` (n, n_outputs), all double. Needs a runtime that knows the TreeEnsemble operator
@@ -52,7 +54,7 @@ def to_onnx(model: Any) -> Any:
     """
     onnx = require("onnx", "to_onnx")
     trees, schema = trees_and_schema(model)
-    graph = _Graph(onnx)
+    graph = _Graph(onnx, input_names(schema))
     table = graph.read_table(schema)
     graph.add_trees(trees, table)
     if hasattr(model, "classes_"):
@@ -62,10 +64,26 @@ def to_onnx(model: Any) -> Any:
     return graph.finish(schema)
 
 
-class _Graph:
-    """An ONNX graph under construction."""
+def input_names(schema: Schema) -> list[str]:
+    """Names of the features' inputs: their own, unless ONNX or an output of the graph has taken that."""
+    labels = feature_labels(schema)
+    names = []
+    for label in labels:
+        name = label
+        while name in ("", *_OUTPUTS) or (name != label and name in labels):
+            name += "_in"
+        names.append(name)
+    return names
 
-    def __init__(self, onnx: Any) -> None:
+
+class _Graph:
+    """An ONNX graph under construction; what is neither input nor output has a name that no input begins with."""
+
+    def __init__(self, onnx: Any, input_names: list[str]) -> None:
+        self.input_names = input_names
+        self._inner = "inner/"
+        while any(name.startswith(self._inner) for name in input_names):
+            self._inner = "_" + self._inner
         self._onnx, self._h, self._t = onnx, onnx.helper, onnx.TensorProto
         self.nodes: list[Any] = []
         self.inputs: list[Any] = []
@@ -75,10 +93,12 @@ class _Graph:
     # -- building blocks ---------------------------------------------------------------------------------------------
 
     def node(self, operator: str, inputs: list[str], output: str, domain: str = "", **attributes: Any) -> str:
+        output = output if output in _OUTPUTS else self._inner + output
         self.nodes.append(self._h.make_node(operator, inputs, [output], domain=domain, **attributes))
         return output
 
     def constant(self, name: str, array: Any) -> str:
+        name = self._inner + name
         self.constants.append(self._onnx.numpy_helper.from_array(np.asarray(array), name))
         return name
 
@@ -96,11 +116,11 @@ class _Graph:
             self.inputs.append(self._h.make_tensor_value_info("X", self._t.DOUBLE, ["n", schema.n_features]))
             return "X"
         columns = []
-        for j, (name, levels) in enumerate(zip(feature_labels(schema), schema.categories, strict=True)):
+        for j, (name, levels) in enumerate(zip(self.input_names, schema.categories, strict=True)):
             kind = self._t.STRING if levels and isinstance(levels[-1], str) else self._t.DOUBLE
             self.inputs.append(self._h.make_tensor_value_info(name, kind, ["n", 1]))
             columns.append(name if levels is None else self._level_numbers(j, name, levels))
-        return self.node("Concat", columns, "column/table", axis=1)
+        return self.node("Concat", columns, "table", axis=1)
 
     def _level_numbers(self, j: int, name: str, levels: tuple[Any, ...]) -> str:
         """Level numbers of a categorical column; NaN for missing and unknown levels."""
@@ -133,11 +153,11 @@ class _Graph:
             raise UnsupportedExportError("to_onnx: the model has no trees.")
         attributes = _tree_attributes(trees)
         tensors = ("nodes_splits", "nodes_modes", "leaf_weights", "membership_values")
-        self.node(
+        leaves = self.node(
             "TreeEnsemble", [table], "leaves", "ai.onnx.ml",
             **{name: self.tensor(value) if name in tensors else value for name, value in attributes.items()},
         )  # fmt: skip
-        self.node("Add", ["leaves", base], "raw")
+        self.node("Add", [leaves, base], "raw")
         self.output("raw", self._t.DOUBLE, ["n", trees.n_outputs])
 
     # -- from raw predictions to answers -----------------------------------------------------------------------------
@@ -166,8 +186,9 @@ class _Graph:
             return self.constant("labels", classes.astype(np.float64)), self._t.DOUBLE
         if all(isinstance(label, str) for label in classes.tolist()):
             text = [label.encode() for label in classes.tolist()]
-            self.constants.append(self._h.make_tensor("labels", self._t.STRING, [len(text)], text))
-            return "labels", self._t.STRING
+            name = self._inner + "labels"
+            self.constants.append(self._h.make_tensor(name, self._t.STRING, [len(text)], text))
+            return name, self._t.STRING
         raise UnsupportedExportError("to_onnx: labels must be all numbers of one type, or all text.")
 
     def add_prediction(self, link: str) -> None:

@@ -17,7 +17,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from unbiasedgbm.callbacks import Callback, EarlyStopping, LogProgress, TrainingState
+from unbiasedgbm.callbacks import Callback, EarlyStopping, LogProgress, TrainingState, check_callbacks
 from unbiasedgbm.callbacks.checkpoint import find_checkpoint, fingerprint
 from unbiasedgbm.ensemble.trees import TreeEnsemble
 from unbiasedgbm.frames import Schema, learn_schema
@@ -148,6 +148,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
             Whether training may stop early.
         """
         check_parameters(self._parameters, self.get_params(deep=False))
+        callbacks = check_callbacks(callbacks)
         pool = Pool(effective_n_jobs(self.n_jobs))
         start = self._model_before(init_model)
         checkpoint = find_checkpoint(callbacks)

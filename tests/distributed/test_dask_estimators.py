@@ -95,6 +95,13 @@ REFUSED = [
 ]
 
 
+def test_what_is_no_callback_is_refused(client):
+    X, y = numbers()
+    with pytest.raises(TypeError, match=r"^callbacks"):
+        pair("regressor")[1].fit(cut(X, UGLY), cut(y, UGLY), callbacks=[lambda state: None])
+    assert_nothing_left(client)
+
+
 @pytest.mark.parametrize(("call", "message"), REFUSED, ids=[message for _, message in REFUSED])
 def test_refused(client, call, message):
     X, y = numbers()

@@ -84,6 +84,41 @@ def test_two_methods_are_enough_and_either_may_stop():
     assert fit(Plain("after")).n_iter_ == 3
 
 
+class _LightGBMStyle:
+    before_iteration = False
+    order = 10
+
+    def __call__(self, env):
+        pass
+
+
+@pytest.mark.parametrize(
+    "callbacks",
+    [
+        [lambda state: None],
+        [object()],
+        [None],
+        [EarlyStopping],
+        [_LightGBMStyle()],
+        [BaseCallback(), 3],
+        BaseCallback(),
+    ],
+)
+def test_what_is_no_callback_is_refused(callbacks):
+    with pytest.raises(TypeError, match=r"^callbacks"):
+        UnbiasedGBMRegressor(n_estimators=2, n_jobs=1).fit(X, Y, callbacks=callbacks)
+
+
+def test_one_method_is_enough_and_any_sequence_will_do():
+    class Stop:
+        def after_iteration(self, state):
+            return state.iteration == 2
+
+    model = UnbiasedGBMRegressor(n_estimators=9, n_jobs=1)
+    for callbacks in ((Stop(),), iter([Stop()])):
+        assert model.fit(X, Y, callbacks=callbacks).n_iter_ == 2
+
+
 def test_the_model_so_far_is_a_fitted_estimator_of_its_own():
     class Keep(BaseCallback):
         def after_iteration(self, state):

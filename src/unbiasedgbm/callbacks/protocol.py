@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+_WHEN = ("begin", "before_iteration", "after_iteration", "end")
 
 
 def _no_model() -> Any:
@@ -82,6 +84,21 @@ class BaseCallback:
 
     def end(self, state: TrainingState) -> None:
         """After the last iteration, however training ended."""
+
+
+def check_callbacks(callbacks: Any) -> list[Callback]:
+    """The callbacks as a list; raises TypeError where one is none."""
+    if not isinstance(callbacks, Iterable):
+        raise TypeError(f"callbacks must be a list of callbacks; got {callbacks!r}.")
+    found = list(callbacks)
+    for callback in found:
+        methods = [getattr(callback, when) for when in _WHEN if hasattr(callback, when)]
+        if not methods or isinstance(callback, type) or not all(callable(method) for method in methods):
+            raise TypeError(
+                "callbacks: a callback is an object with methods before_iteration(state) and after_iteration(state), "
+                f"such as those in unbiasedgbm.callbacks; got {callback!r}."
+            )
+    return found
 
 
 def call_all(callbacks: Sequence[Callback], when: str, state: TrainingState) -> bool:

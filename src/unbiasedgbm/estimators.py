@@ -169,7 +169,8 @@ class _BaseUnbiasedGBM(BaseEstimator):
             greater_is_better={metric.name: metric.greater_is_better for metric in work.metrics},
             resumed=resumed is not None,
         )
-        stopper = EarlyStopping(self.n_iter_no_change, self.tol)
+        given = [callback for callback in callbacks if isinstance(callback, EarlyStopping)]
+        stopper = EarlyStopping(self.n_iter_no_change, self.tol) if stops or not given else given[0]
         harvest = Harvest(booster.mapper, work.start.base, work.start.trees)
         rows_read = ""
 

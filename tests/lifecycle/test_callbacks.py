@@ -171,6 +171,21 @@ def test_early_stopping_as_a_callback_can_be_used_again():
         fit(stopper)
 
 
+@pytest.mark.parametrize("first", [(), (LogProgress(),)])
+def test_early_stopping_as_a_callback_is_that_of_the_estimator(first):
+    rng = np.random.default_rng(1)
+    rows = {"X_val": X[:100], "y_val": rng.permutation(Y[:100])}
+    options = {"n_estimators": 40, "n_jobs": 1, "min_split_gain": -np.inf}
+    own = UnbiasedGBMRegressor(early_stopping=True, n_iter_no_change=7, **options).fit(X[100:], Y[100:], **rows)
+    assert own.best_iteration_ < own.n_iter_ < 40
+    stop = EarlyStopping(n_iter_no_change=7)
+    model = UnbiasedGBMRegressor(early_stopping=False, **options)
+    model.fit(X[100:], Y[100:], **rows, callbacks=[*first, stop])
+    assert (model.n_iter_, model.best_iteration_) == (own.n_iter_, own.best_iteration_)
+    assert model.best_iteration_ == stop.best_iteration
+    np.testing.assert_array_equal(model.predict(X), own.predict(X))
+
+
 def test_log(caplog):
     with caplog.at_level(logging.INFO, "unbiasedgbm"):
         fit(LogProgress(every=8), **VAL)

@@ -13,7 +13,7 @@ import treelite
 
 from lifecycle.samples import mixed_table, models, raw
 from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor
-from unbiasedgbm.export import to_frame, to_onnx, to_shap, to_treelite
+from unbiasedgbm.export import to_frame, to_numbers, to_onnx, to_shap, to_treelite
 from unbiasedgbm.export.parts import UnsupportedExportError, node_sets
 
 KINDS = ["regression", "rate", "binary", "multiclass"]
@@ -136,6 +136,18 @@ def test_treelite(kinds, kind):
     )
     margin = treelite.gtil.predict(to_treelite(model), np.ascontiguousarray(numbers), pred_margin=True)
     np.testing.assert_allclose(margin.reshape(len(PROBE), -1), raw(model, PROBE), rtol=0, atol=1e-12)
+
+
+def test_treelite_reads_the_table_that_to_numbers_makes(kinds):
+    model, _ = kinds["regression"]
+    numbers = to_numbers(model, PROBE)
+    assert numbers.shape == PROBE.shape
+    assert numbers.flags.c_contiguous
+    assert numbers.flags.writeable
+    np.testing.assert_array_equal(numbers[:, 0], PROBE["größe"])
+    np.testing.assert_array_equal(np.isnan(numbers[:, 1]), PROBE["色"].isna() | (PROBE["色"] == "new"))
+    found = treelite.gtil.predict(to_treelite(model), numbers)
+    np.testing.assert_allclose(found.ravel(), model.predict(PROBE), rtol=0, atol=1e-12)
 
 
 def test_treelite_models_can_be_stored(kinds, tmp_path):

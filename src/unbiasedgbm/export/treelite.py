@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from unbiasedgbm.export.parts import link_of, node_sets, require, trees_and_schema
 
@@ -21,8 +22,8 @@ def to_treelite(model: Any) -> Any:
     Returns
     -------
     treelite.Model
-        It reads an array with a column a feature. A category is given by the number of its level, that is its position
-        in the sorted table of levels, counted from 0; missing and unknown levels are NaN.
+        It reads an array with a column a feature, as `to_numbers` makes it: a category is given by the number of its
+        level, that is its position in the sorted table of levels, counted from 0; missing and unknown levels are NaN.
 
     Examples
     --------
@@ -84,3 +85,33 @@ def to_treelite(model: Any) -> Any:
             builder.end_node()
         builder.end_tree()
     return builder.commit()
+
+
+def to_numbers(model: Any, X: Any) -> npt.NDArray[np.float64]:
+    """The table as the model of `to_treelite` reads it.
+
+    Parameters
+    ----------
+    model : fitted UnbiasedGBMClassifier or UnbiasedGBMRegressor
+    X : array-like or frame of shape (n, n_features)
+        As for ``predict``.
+
+    Returns
+    -------
+    ndarray of shape (n, n_features), float64
+        Numbers as they are, levels of categories by their numbers, NaN for what is missing.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> from unbiasedgbm import UnbiasedGBMRegressor
+    >>> X = pd.DataFrame({"size": np.arange(100.0), "colour": ["red", "blue"] * 50})
+    >>> model = UnbiasedGBMRegressor(n_estimators=3).fit(X, X["size"])
+    >>> from unbiasedgbm.export import to_numbers
+    >>> to_numbers(model, X[:2])
+    array([[0., 1.],
+           [1., 0.]])
+    """
+    _, schema = trees_and_schema(model)
+    table = schema.read(X)
+    return np.array(table.block(0, table.n_rows), dtype=np.float64, order="C")

@@ -17,8 +17,9 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from unbiasedgbm.callbacks import Callback, EarlyStopping, LogProgress, TrainingState, check_callbacks
+from unbiasedgbm.callbacks import Callback, EarlyStopping, LogProgress, TrainingState
 from unbiasedgbm.callbacks.checkpoint import find_checkpoint, fingerprint
+from unbiasedgbm.callbacks.protocol import check_callbacks
 from unbiasedgbm.ensemble.trees import TreeEnsemble
 from unbiasedgbm.frames import Schema, learn_schema
 from unbiasedgbm.losses import REGRESSION_LOSSES, CustomLoss, LogLoss, Loss, MulticlassLogLoss, regression_loss

@@ -3,7 +3,7 @@
 from unbiasedgbm.callbacks.checkpoint import Checkpoint
 from unbiasedgbm.callbacks.limits import MemoryLimit, TimeLimit
 from unbiasedgbm.callbacks.progress import LogProgress, ProgressBar
-from unbiasedgbm.callbacks.protocol import BaseCallback, Callback, TrainingState, call_all, check_callbacks
+from unbiasedgbm.callbacks.protocol import BaseCallback, Callback, TrainingState, call_all
 from unbiasedgbm.callbacks.stopping import EarlyStopping
 from unbiasedgbm.callbacks.tuning import OptunaPruning, suggest_params
 
@@ -19,6 +19,5 @@ __all__ = [
     "TimeLimit",
     "TrainingState",
     "call_all",
-    "check_callbacks",
     "suggest_params",
 ]

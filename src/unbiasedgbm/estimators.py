@@ -371,11 +371,15 @@ class _BaseUnbiasedGBM(BaseEstimator):
 
     @property
     def feature_importances_(self) -> FloatArray:
-        """Unbiased gain gathered in training, shape (n_features,).
+        """Gain gathered in training, shape (n_features,), as the split rule judges it.
 
-        The sum, over all splits made and all candidates rejected, of the score that they were judged by, in units of
-        the loss summed over rows: neither clipped nor scaled. Where the fit began from a line, what leaving the feature
-        out of it would have cost is added. Zero or negative means useless.
+        The sum, over all splits made and all candidates rejected, of the score that they were accepted by (with
+        "evidence", of what both roles agree on), in units of the loss summed over rows: neither clipped nor scaled.
+        Where the fit began from a line, what leaving the feature out of it would have cost is added.
+
+        The mean of a useless feature is zero or less with the rules "separate" and "without_se", and with "evidence"
+        unless the feature has hundreds of levels. With "merged", "without_ub" and "standard" it is positive. The honest
+        number, with standard errors, is `unbiased_gain` on held-out rows.
         """
         check_is_fitted(self)
         return self._model.progress.importance.copy()
@@ -522,7 +526,7 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
     classes_ : ndarray of shape (n_classes,)
         Labels, sorted.
     feature_importances_ : ndarray of shape (n_features,)
-        Unbiased gain gathered in training.
+        Gain gathered in training, as the split rule judges it.
     ensemble_ : TreeEnsemble
         The trees that predictions use.
     split_rule_ : str

@@ -71,6 +71,35 @@ def test_weights_of_one_are_no_weights():
     assert same_trees(plain.ensemble_, ones.ensemble_)
 
 
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("rule", ALL_RULES)
+def test_weights_of_one_are_no_weights_for_classes(rule, n_classes):
+    X, y = mixed_table(600, 1)
+    c = np.digitize(y, [0, 2][: n_classes - 1])
+    options = {"split_rule": rule, "n_estimators": 10, "linear_start": True, "n_jobs": 1}
+    plain = UnbiasedGBMClassifier(**options).fit(X, c)
+    ones = UnbiasedGBMClassifier(**options).fit(X, c, sample_weight=np.ones(600))
+    by_class = UnbiasedGBMClassifier(class_weight=dict.fromkeys(range(n_classes), 1), **options).fit(X, c)
+    keep = np.random.default_rng(0).random(600) < 0.7
+    absent = UnbiasedGBMClassifier(**options).fit(X[keep], c[keep])
+    weightless = UnbiasedGBMClassifier(**options).fit(X, c, sample_weight=keep.astype(float))
+    assert same_trees(plain.ensemble_, ones.ensemble_)
+    assert same_trees(plain.ensemble_, by_class.ensemble_)
+    assert same_trees(absent.ensemble_, weightless.ensemble_)
+
+
+def test_a_line_does_not_change_what_noise_is_worth():
+    X, y = mixed_table(600, 1)
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, 600)
+    found = [
+        UnbiasedGBMClassifier(n_estimators=2, linear_start=line, n_jobs=1).fit(X, y > 1, sample_weight=weight)
+        for line in (True, False)
+    ]
+    assert found[0]._model.progress.n_line > 0
+    with_line, without = (model._model.progress.start_dispersion for model in found)
+    assert with_line == pytest.approx(without, rel=1e-9)
+
+
 @pytest.mark.parametrize("scale", [1e-6, 1e3, 1e7])
 @pytest.mark.parametrize("rule", ["standard", "merged"])
 def test_the_scale_of_weights_is_a_scale_of_lambda(scale, rule):

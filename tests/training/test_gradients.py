@@ -37,7 +37,7 @@ def test_exponential_table_has_the_moments_of_exp_1():
     st.integers(1, 2000),
 )
 def test_scales_leave_room_for_all_rows(sum_g, sum_h, n_rows, min_samples):
-    bits = count_bits(min_samples)
+    bits = count_bits(min_samples, 1.0)
     assert 2**bits > 2 * min_samples
     packing = choose_packing(sum_g, sum_h, n_rows, bits, 0.0)
     assert math.frexp(packing.g_scale)[0] == 0.5

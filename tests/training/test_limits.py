@@ -36,6 +36,18 @@ def test_min_samples_leaf_in_every_role(rule, min_samples, subsample):
         assert len(np.unique(leaf)) > 3
 
 
+@pytest.mark.parametrize("rule", ALL_RULES)
+@pytest.mark.parametrize("min_samples", [20, 100, 400])
+def test_children_with_any_number_of_rows_are_allowed(rule, min_samples):
+    rng = np.random.default_rng(0)
+    for n_ones in (2_100, 2_700, 3_300, 4_200, 5_000):
+        X = np.zeros((10_000, 1))
+        X[rng.permutation(10_000)[:n_ones]] = 1
+        y = 2 * X[:, 0] + rng.normal(size=10_000)
+        grown = booster(X, y, split_rule=rule, min_samples_leaf=min_samples).iterate()[0]
+        assert (grown.node["left"] >= 0).sum() == 1
+
+
 @pytest.mark.parametrize("rule", ["merged", "standard"])
 def test_min_child_weight(rule):
     X, y = mixed_table(500, 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -83,7 +83,7 @@ class SetUp:
         facts = self._facts(weights, stops and not watched, watched_weighted)
         parameters = estimator._training_parameters(facts.n_rows, self.seed)
         constraints = estimator._constraints(schema)
-        scale = _joined([fact[-1] for fact in weights])
+        scale = _weight_scale(weights)
         mapper = self._learn_bins(schema, facts.n)
         progress, start = self._start(loss, facts, mapper, constraints, parameters, pool)
         layout = make_layout(parameters, mapper)
@@ -165,7 +165,7 @@ class SetUp:
 
     def _facts(self, weights: list[Any], held_out: bool, watched_weighted: bool) -> Facts:
         given = [fact for fact in weights if fact[0] is not None]
-        scale = _joined([fact[-1] for fact in weights])
+        scale = _weight_scale(weights)
         n = self._n(TRAIN)
         counted = (
             bool(given)
@@ -221,11 +221,11 @@ class SetUp:
         return make_mapper(edges, schema.is_categorical, n_levels)
 
 
-def _joined(scales: list[Scale]) -> Scale | None:
-    joined: Scale | None = None
-    for scale in scales:
-        joined = scale if joined is None else joined.join(scale)
-    return joined
+def _weight_scale(weights: list[Any]) -> Scale | None:
+    """Scale of the weights of all partitions; None if there are none, or all of them are one."""
+    if all(ones for *_, ones, _ in weights):
+        return None
+    return reduce(Scale.join, (scale for *_, scale in weights))
 
 
 def _no_fingerprint(start: Any) -> str:

@@ -403,8 +403,8 @@ class Station:
         Returns
         -------
         list of tuples
-            Of the given weights the largest, whether all are whole, their sum, and their sum as repetitions; `Scale`
-            of the weights with those of the classes.
+            Of the given weights the largest, whether all are whole, their sum, and their sum as repetitions; of the
+            weights with those of the classes, whether all are one, and their `Scale`.
         """
         facts: list[tuple[Any, ...]] = []
         for (kind, _), part in self._rows.items():
@@ -420,6 +420,7 @@ class Station:
                             given is not None and bool((given == np.floor(given)).all()),
                             0.0 if given is None else float(given.sum()),
                             0 if given is None else int(np.minimum(given, 65_535.0).sum()),
+                            bool((part.weight == 1.0).all()),
                             Scale.of(part.weight, part.weight),
                         )
                     )

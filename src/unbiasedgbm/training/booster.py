@@ -79,7 +79,7 @@ class Progress:
         Sum of the acceptance scores of each feature's splits, rejected candidates included.
     n_splits : ndarray of shape (p,), int64
     start_dispersion : float
-        Dispersion before the first iteration, where it is measured once and for all; NaN where it was not.
+        Dispersion before anything was fitted, where it is measured once and for all; NaN where it was not.
     start_squares : ndarray of shape (n_outputs,), float64
         Sum of the squared gradients of each output before the first iteration; NaN where it was not measured.
     n_line : int
@@ -352,7 +352,7 @@ class Booster:
         """
         rows = lane.rows
         spread = round(unexplained * _SPREADS) / _SPREADS if rows.layout.drawn else 0.0
-        bits = count_bits(self.parameters.min_samples_leaf)
+        bits = count_bits(self.parameters.min_samples_leaf, largest_weight(1.0 if rows.layout.drawn else 0.0))
         # sums in fixed point leave out less than a unit of each row, which is all of it where all rows are near zero
         room_g, room_h = (total + rows.n / fixed_unit(top, rows.n) for total, top in zip(sums[:2], tops, strict=True))
         room_g = drawn_bound(room_g, sums.g2, tops.g, spread)

@@ -80,12 +80,19 @@ class Packing(NamedTuple):
         return sum_g < 1 << (63 - G_SHIFT) and sum_h + carry + 1 < 1 << (G_SHIFT - self.count_bits)
 
 
-def count_bits(min_samples_leaf: int) -> int:
-    """Bits of the count field: room for twice the number that a child must have, as far as the hessian's field allows.
+def count_bits(min_samples_leaf: int, heaviest: float) -> int:
+    """Bits of the count field: room for so many rows that their hessians say that they are enough.
 
-    Numbers beyond are judged by their hessians alone: see `splitting.enough_rows`.
+    Parameters
+    ----------
+    min_samples_leaf : int
+        Rows that a child must have. Where the hessian's field leaves no room for that, numbers beyond are judged by
+        their hessians alone: see `splitting.enough_rows`.
+    heaviest : float
+        The largest weight of a row in the split search, whose mean is one.
     """
-    return min(max(10, int(min_samples_leaf).bit_length() + 1), 16)
+    most = max(2.0, 1.25 * heaviest) * min_samples_leaf
+    return min(max(10, int(most).bit_length()), 16)
 
 
 def choose_packing(sum_g: float, sum_h: float, n_rows: int, bits: int, spread: float) -> Packing:

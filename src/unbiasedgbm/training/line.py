@@ -77,6 +77,8 @@ class Line(NamedTuple):
     """For each feature that it rises or falls with, a tree for each output."""
     importance: FloatArray
     """(p,) what leaving a feature out of the steps would cost S2, in units of the loss summed over the rows."""
+    dispersion: float
+    """What a unit of noise was worth before the line; see `Progress`."""
 
 
 def find_line(
@@ -139,7 +141,7 @@ def find_line(
         for column, own in zip(columns, slopes.blocks, strict=True)
         for output in range(loss.n_outputs)
     ]
-    return Line(to_ensemble(mapper, base, trees), importance)
+    return Line(to_ensemble(mapper, base, trees), importance, progress.start_dispersion)
 
 
 def add_line(trees: TreeEnsemble, mapper: BinMapper, bins: Bins, raw: FloatArray, pool: Pool) -> None:

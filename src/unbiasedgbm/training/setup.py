@@ -228,6 +228,7 @@ def begin(
     if line is None:
         return progress, Start(base, None, 0, True)
     progress.importance += line.importance
+    progress.start_dispersion = line.dispersion
     progress.n_splits += np.bincount(line.trees.feature[line.trees.left >= 0], minlength=len(mapper.n_bins))
     progress.n_line = line.trees.n_trees
     return progress, Start(base, line.trees, progress.n_line, True)
@@ -330,6 +331,6 @@ def watch(rows: Rows, booster: Booster, start: Start) -> Validation:
 
 
 def _product(a: FloatArray | None, b: FloatArray | None) -> FloatArray | None:
-    if a is None or b is None:
-        return a if b is None else b
-    return a * b
+    """Product of two weights of every row; None if it is one everywhere."""
+    product = (a if b is None else b) if a is None or b is None else a * b
+    return None if product is None or (product == 1.0).all() else product

@@ -129,8 +129,9 @@ def enough_rows(packed, rule):
     """Whether a set has `min_samples` rows.
 
     The count field is kept modulo 2**bits, more than twice the number asked for. It is exact for small sets; a set
-    whose hessians add up to more than `min_samples` rows can have is large. So a child with too few rows never passes;
-    one of thousands of rows without any hessian, where there is nothing left to learn, might be turned away.
+    whose hessians add up to more than `min_samples` rows can have is large. So a child with too few rows never passes.
+    One of thousands of rows might be turned away whose hessians are much smaller than the largest: all together less
+    than those of `min_samples` rows may be.
     """
     low = packed & _LOW_MASK
     count = low & ((np.int64(1) << rule.bits) - np.int64(1))

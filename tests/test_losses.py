@@ -195,6 +195,17 @@ class TestCustom:
         loss = CustomLoss(PoissonLoss().gradients, PoissonLoss().values)
         np.testing.assert_allclose(loss.start(y, None), PoissonLoss().start(y, None), rtol=1e-10)
 
+    @pytest.mark.parametrize("mean", [0.05, 100, 1e4])
+    def test_start_far_from_zero(self, mean):
+        y = np.random.default_rng(0).poisson(mean, 200).astype(float)
+        # not bounded as our own is
+        loss = CustomLoss(lambda y, raw: (np.exp(raw) - y, np.exp(raw)), lambda y, raw: np.exp(raw) - y * raw)
+        np.testing.assert_allclose(loss.start(y, None), [np.log(y.mean())], rtol=1e-8)
+
+    def test_start_where_no_step_lowers_the_loss(self):
+        loss = CustomLoss(lambda y, raw: (raw - y, np.ones_like(raw)), lambda y, raw: -((raw - y) ** 2))
+        np.testing.assert_array_equal(loss.start(np.array([1.0, 2.0]), None), [0.0])
+
     def test_wrong_shape(self):
         loss = CustomLoss(lambda y, raw: (raw[:-1], raw), lambda y, raw: raw)
         with pytest.raises(ValueError, match="loss: the gradient function must return g and h of shape"):

@@ -164,3 +164,35 @@ def test_missing_values_alone_are_told_from_the_lowest_value():
     model.fit(x[:, None], y)
     missing, lowest, middle, highest = model.predict([[np.nan], [-np.inf], [0.0], [np.inf]])
     assert lowest == middle == highest < 1 < missing
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, lambda columns: pl.DataFrame(columns).to_arrow()])
+def test_large_integers_are_told_apart(make):
+    rng = np.random.default_rng(0)
+    level = rng.integers(0, 4, 9000)
+    # the nearest floats are the same
+    number = 1_700_000_000_000_000_001 + 61 * level
+    columns = {"id": number, "x": rng.normal(size=9000)}
+    model = UnbiasedGBMRegressor(
+        n_estimators=30, learning_rate=0.3, categorical_features=["id"], handle_unknown="error", n_jobs=1
+    )
+    predicted = model.fit(make(columns), level).predict(make(columns))
+    np.testing.assert_allclose(predicted, level, atol=0.1)
+    few = make({name: values[:5] for name, values in columns.items()})
+    np.testing.assert_array_equal(model.predict(few), predicted[:5])
+
+
+def test_large_integers_beside_missing_ones():
+    number = [None, 1_700_000_000_000_000_001, 1_700_000_000_000_000_002] * 100
+    y = np.arange(300) % 3.0
+    model = UnbiasedGBMRegressor(n_estimators=50, learning_rate=0.3, categorical_features=["id"], n_jobs=1)
+    frame = pl.DataFrame({"id": number})
+    np.testing.assert_allclose(model.fit(frame, y).predict(frame), y, atol=0.1)
+
+
+def test_a_category_that_never_occurs_is_no_error():
+    frame = pd.DataFrame({"c": pd.Categorical(list("ab") * 100, categories=list("abc"))})
+    model = UnbiasedGBMRegressor(n_estimators=2, handle_unknown="error", n_jobs=1).fit(frame, np.arange(200) % 2.0)
+    model.predict(frame)
+    with pytest.raises(ValueError, match="not seen during fit: 'c'"):
+        model.predict(pd.DataFrame({"c": pd.Categorical(list("abc"))}))

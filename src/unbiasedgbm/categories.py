@@ -120,6 +120,8 @@ def level_numbers(
     # one entry more than there are values: code -1 finds the last one
     lookup = np.full(len(values) + 1, MISSING_NUMBER, dtype=np.uint16)
     unknown: list[Level] = []
+    occurs = np.zeros(len(lookup), dtype=np.bool_)
+    occurs[codes] = True
     for position, value in enumerate(values):
         level = as_level(value)
         if level is None:
@@ -127,7 +129,7 @@ def level_numbers(
         number = number_of.get(level)
         if number is not None:
             lookup[position] = number
-        else:
+        elif occurs[position]:
             unknown.append(level)
     if unknown and handle_unknown == "error":
         raise ValueError(_unknown_message(unknown, label))

@@ -135,6 +135,11 @@ def factorize(column: RawColumn, label: str) -> tuple[Sequence[object], NDArray[
         return factorize(raw_column(decoded), label)
     if is_text:
         return _factorize_text(column.cast(nw.String) if str(arrow_type) == "string_view" else column)
+    if column.dtype.is_integer() and not isinstance(column.dtype, nw.Int128 | nw.UInt128):
+        # as they are: float64 does not tell large integers apart
+        numbers_found, codes = _factorize_array(column.fill_null(0).to_numpy())
+        codes[column.is_null().to_numpy()] = -1
+        return numbers_found, codes
     return _factorize_array(numeric_reader(column, label)(slice(None)))
 
 

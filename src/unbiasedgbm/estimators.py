@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar, Self
@@ -32,7 +34,7 @@ from unbiasedgbm.parameters import (
     check_parameters,
     check_role_ratio,
 )
-from unbiasedgbm.targets import class_numbers, finite_numbers, read_target, read_weight
+from unbiasedgbm.targets import HEAVIEST, class_numbers, finite_numbers, read_target, read_weight
 from unbiasedgbm.threads import Pool, effective_n_jobs
 from unbiasedgbm.training.booster import Booster
 from unbiasedgbm.training.constraints import interaction_groups, monotone_signs
@@ -130,7 +132,22 @@ class _BaseUnbiasedGBM(BaseEstimator):
         self
         """
         given = (X, y, sample_weight, X_val, y_val, sample_weight_val)
-        return self._train(partial(self._set_up, given), init_model, callbacks, self._stops_early(X_val))
+        with self._unchanged_by_errors():
+            return self._train(partial(self._set_up, given), init_model, callbacks, self._stops_early(X_val))
+
+    @contextmanager
+    def _unchanged_by_errors(self) -> Iterator[None]:
+        """Keep the classes of the last model if the next one fails."""
+        missing = object()
+        classes = self.__dict__.get("classes_", missing)
+        try:
+            yield
+        except BaseException:
+            if classes is missing:
+                self.__dict__.pop("classes_", None)
+            else:
+                self.classes_ = classes
+            raise
 
     def _train(
         self,
@@ -168,7 +185,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
             n_estimators=self.n_estimators,
             history={} if before is None else copy_history(before.history),
             greater_is_better={metric.name: metric.greater_is_better for metric in work.metrics},
-            resumed=resumed is not None,
+            resumed=resumed is not None or _goes_on(before, work),
         )
         given = [callback for callback in callbacks if isinstance(callback, EarlyStopping)]
         stopper = EarlyStopping(self.n_iter_no_change, self.tol) if stops or not given else given[0]
@@ -208,7 +225,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
         n_rows = len(rows.y) if counts is None else int(counts.sum(dtype=np.int64))
         booster, shard, start = make_booster(
             rows, self._class_weights(rows.y), schema, self._constraints(schema),
-            self._training_parameters(n_rows, seed), self.max_bins, loss,
+            self._training_parameters(n_rows, seed, before), self.max_bins, loss,
             None if before is None else (before.ensemble, before.progress), pool,
         )  # fmt: skip
         validation = None if watched is None else watch(watched, booster, start)
@@ -228,6 +245,9 @@ class _BaseUnbiasedGBM(BaseEstimator):
         check_is_fitted(other)
         if hasattr(other, "classes_"):
             self.classes_ = other.classes_
+        theirs, ours = getattr(other, "_trained_loss", None), getattr(self, "loss", None)
+        if isinstance(theirs, str) and theirs != ours:
+            raise ValueError(f"loss must be {theirs!r}, as in the model to go on from; got {ours!r}.")
         model: FittedModel = other._model
         if self.n_estimators < model.progress.n_iterations:
             raise ValueError(
@@ -251,7 +271,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
                 X, categorical_features=self.categorical_features, handle_unknown=self.handle_unknown, rows=present
             )
         else:
-            schema = before.schema
+            schema = replace(before.schema, handle_unknown=self.handle_unknown)
             table = schema.read(X, estimator_name=type(self).__name__)
         target = read_target(y, weight, table.n_rows, "y", "sample_weight")
         if present is not None and weight is not None:
@@ -267,10 +287,14 @@ class _BaseUnbiasedGBM(BaseEstimator):
             return None
         if y_val is None:
             raise ValueError("X_val was given, but y_val is None.")
-        table = schema.read(X_val, estimator_name=type(self).__name__)
+        try:
+            table = schema.read(X_val, estimator_name=type(self).__name__)
+        except ValueError as error:
+            raise ValueError(f"X_val: {error}") from error
         weight = read_weight(sample_weight_val, "sample_weight_val")
-        target = read_target(y_val, weight, table.n_rows, "y_val", "sample_weight_val")
-        return Rows(table, self._encode(target, "y_val"), weight)
+        target = self._encode(read_target(y_val, weight, table.n_rows, "y_val", "sample_weight_val"), "y_val")
+        self._make_loss().check_target(target, "y_val")
+        return Rows(table, target, weight)
 
     def _stops_early(self, X_val: Any) -> bool:
         if self.early_stopping not in (True, False, "auto"):
@@ -284,7 +308,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
             interaction_groups(self.interaction_cst, p, names),
         )
 
-    def _training_parameters(self, n_rows: int, seed: int) -> TrainingParameters:
+    def _training_parameters(self, n_rows: int, seed: int, before: FittedModel | None) -> TrainingParameters:
         ratio = check_role_ratio(self.role_ratio)
         rule, smallest = rule_and_leaf(
             self.split_rule, ratio, n_rows * self.subsample, self.min_samples_leaf, isinstance(self, ClassifierMixin)
@@ -303,7 +327,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
             learning_rate=rate(self.learning_rate, rule, n_rows),
             num_leaves=most_leaves(self.num_leaves, n_outputs),
             min_samples_leaf=smallest,
-            n_bags=DEFAULT_BAGS[rule] if self.n_bags is None else self.n_bags,
+            n_bags=self.n_bags or (DEFAULT_BAGS[rule] if before is None else before.n_bags),
             reg_lambda=self.reg_lambda / n_outputs,
             seed=seed,
             **same_name,
@@ -312,6 +336,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
     def _accept(self, model: FittedModel, split_rule: str) -> Self:
         """Make a model this estimator's own; returns self."""
         self._model = model
+        self._trained_loss = getattr(self, "loss", None)
         self.split_rule_ = split_rule
         self.n_features_in_ = model.schema.n_features
         if model.schema.feature_names is not None:
@@ -650,6 +675,10 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
             weights[present] = compute_sample_weight(self.class_weight, self.classes_[present])
         except ValueError as error:
             raise ValueError(f"class_weight: {error}") from error
+        if not ((weights >= 0.0) & (weights <= HEAVIEST)).all():
+            raise ValueError(f"class_weight must hold numbers from 0 to {HEAVIEST:g}; got {self.class_weight!r}.")
+        if (weights[present] > 0.0).sum() < 2:
+            raise ValueError(f"class_weight must be positive for at least 2 classes of y; got {self.class_weight!r}.")
         return weights
 
     def decision_function(self, X: Any, *, n_iterations: int | None = None) -> FloatArray:
@@ -848,6 +877,15 @@ class UnbiasedGBMRegressor(RegressorMixin, _BaseUnbiasedGBM):
         """Yield `predict` after each iteration."""
         loss = self._make_loss()
         return (loss.predict(raw) for raw in self._staged_raw(X))
+
+
+def _goes_on(before: FittedModel | None, work: Work) -> bool:
+    """Whether the validation rows are those of the model to go on from: its last score is that of the same rows."""
+    if before is None or work.validation is None:
+        return False
+    metric = work.metrics[0]
+    past = before.history.get("validation", {}).get(metric.name, [])
+    return bool(past) and math.isclose(work.validation.measure(metric), past[-1], rel_tol=1e-9, abs_tol=1e-12)
 
 
 def _draw_seed(random_state: Any) -> int:

@@ -24,6 +24,9 @@ FloatArray = npt.NDArray[np.float64]
 # Smallest hessian of a row: keeps Newton steps finite where a probability is 0 or 1 to the last bit.
 MIN_HESSIAN = 1e-16
 
+# Loss of a row where it is infinite or not a number.
+_TOO_MUCH = 1e200
+
 # exp() of more than this is treated as this: exp(±50) is far outside any useful rate.
 _MAX_LOG_RATE = 50.0
 
@@ -57,8 +60,8 @@ class Loss:
     max_step: ClassVar[float] = math.inf
     bounds: ClassVar[tuple[float, float] | None] = None
 
-    def check_target(self, y: FloatArray) -> None:
-        """Raise ValueError if ``y`` is outside the loss's domain."""
+    def check_target(self, y: FloatArray, name: str = "y") -> None:
+        """Raise ValueError, which calls it ``name``, if ``y`` is outside the loss's domain."""
 
     def start(self, y: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
         """Best constant raw prediction, shape (n_outputs,)."""
@@ -69,14 +72,30 @@ class Loss:
         raise NotImplementedError  # abstract
 
     def _newton_start(self, rows: RowStatistics, start: FloatArray) -> FloatArray:
-        """Twenty Newton steps of a constant, shape (n_outputs,)."""
+        """Up to twenty Newton steps of a constant, each short enough to lower the loss, shape (n_outputs,)."""
+        loss = rows.total(partial(self._value_at_constant, start))
         for _ in range(20):
             sums = [
                 [rows.total(partial(self._at_constant, start, which, k)) for which in (0, 1)]
                 for k in range(self.n_outputs)
             ]
-            start = start - [g / max(h, MIN_HESSIAN) for g, h in sums]
+            step = np.array([g / max(h, MIN_HESSIAN) for g, h in sums])
+            for _ in range(30):
+                lower = rows.total(partial(self._value_at_constant, start - step))
+                if lower <= loss:
+                    break
+                step /= 2.0
+            else:
+                return start
+            start, loss = start - step, lower
         return start
+
+    def _value_at_constant(self, constant: FloatArray, y: FloatArray, raw: FloatArray) -> FloatArray:
+        """Loss of each row where all raw predictions are a constant; a large number where it is none."""
+        shape = (len(y),) if self.n_outputs == 1 else (len(y), self.n_outputs)
+        with np.errstate(all="ignore"):
+            found = self.values(y, np.broadcast_to(constant, shape).copy())
+        return np.nan_to_num(found, nan=_TOO_MUCH, posinf=_TOO_MUCH).clip(max=_TOO_MUCH)
 
     def _at_constant(self, constant: FloatArray, which: int, output: int, y: FloatArray, raw: FloatArray) -> FloatArray:
         """First (0) or second (1) derivative of one output where all raw predictions are a constant."""
@@ -306,10 +325,10 @@ class PoissonLoss(_LogLinkLoss):
     name = "poisson"
     unit_dispersion = False
 
-    def check_target(self, y: FloatArray) -> None:
+    def check_target(self, y: FloatArray, name: str = "y") -> None:
         """Y ≥ 0, not all zero."""
         if (y < 0).any() or not (y > 0).any():
-            raise ValueError("loss='poisson' needs y >= 0 with at least one positive value.")
+            raise ValueError(f"loss='poisson' needs {name} >= 0 with at least one positive value.")
 
     def gradients(self, y: FloatArray, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return exp(F) − y and exp(F)."""
@@ -328,10 +347,10 @@ class GammaLoss(_LogLinkLoss):
 
     name = "gamma"
 
-    def check_target(self, y: FloatArray) -> None:
+    def check_target(self, y: FloatArray, name: str = "y") -> None:
         """Y > 0."""
         if (y <= 0).any():
-            raise ValueError("loss='gamma' needs y > 0 in every row.")
+            raise ValueError(f"loss='gamma' needs {name} > 0 in every row.")
 
     def gradients(self, y: FloatArray, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return 1 − y exp(−F) and y exp(−F)."""
@@ -351,10 +370,10 @@ class TweedieLoss(_LogLinkLoss):
     def __init__(self, power: float = 1.5) -> None:
         self.power = power
 
-    def check_target(self, y: FloatArray) -> None:
+    def check_target(self, y: FloatArray, name: str = "y") -> None:
         """Y ≥ 0, not all zero."""
         if (y < 0).any() or not (y > 0).any():
-            raise ValueError("loss='tweedie' needs y >= 0 with at least one positive value.")
+            raise ValueError(f"loss='tweedie' needs {name} >= 0 with at least one positive value.")
 
     def gradients(self, y: FloatArray, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the derivatives of −y exp((1−ρ)F)/(1−ρ) + exp((2−ρ)F)/(2−ρ)."""

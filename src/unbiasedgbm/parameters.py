@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from unbiasedgbm.losses import REGRESSION_LOSSES
 from unbiasedgbm.training.splitting import SPLIT_RULES
 
@@ -75,7 +77,7 @@ class Parameter:
         if self.kind == "choice":
             return isinstance(value, str) and value in self.choices
         if self.kind == "bool":
-            return isinstance(value, bool | numbers.Integral) and value in (0, 1)
+            return isinstance(value, bool | np.bool_ | numbers.Integral) and value in (0, 1)
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             return False
         number = float(value)

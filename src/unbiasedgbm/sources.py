@@ -18,6 +18,9 @@ from .columns import RawColumn, raw_column
 # Cells up to which a frame of numbers is copied at once instead of read by columns.
 _SMALL_TABLE = 1 << 14
 
+# From here on float64 does not hold every integer.
+_LARGEST_EXACT = 2.0**53
+
 # Types whose nulls become NaN when a frame is turned into one array.
 _PLAIN_TYPES = (
     *(nw.Int8, nw.Int16, nw.Int32, nw.Int64),
@@ -164,5 +167,8 @@ def _small_array(frame: nw.DataFrame[Any]) -> NDArray[Any] | None:
     if not plain:
         return None
     array = np.asarray(convert())
+    # integers beside floats become floats, of which large ones are not whole numbers one by one
+    if array.dtype.kind == "f" and (np.abs(array) >= _LARGEST_EXACT).any():
+        return None
     # booleans beside numbers come as objects
     return array if array.dtype.kind in "biuf" else None

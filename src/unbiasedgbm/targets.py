@@ -8,6 +8,11 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import column_or_1d
 
+from unbiasedgbm.categories import is_missing
+
+# Heavier rows would leave too few bits to the gradients of a leaf, which are rounded before they are weighted.
+HEAVIEST = 1e10
+
 
 def read_weight(sample_weight: Any, name: str) -> npt.NDArray[np.float64] | None:
     """Weights as float64, shape (n,), or None if there are none.
@@ -25,13 +30,15 @@ def read_weight(sample_weight: Any, name: str) -> npt.NDArray[np.float64] | None
     except (TypeError, ValueError):
         raise ValueError(f"{name} must hold numbers.") from None
     if weight.ndim != 1:
-        raise ValueError(f"Sample weights must be 1D array or scalar: {name} has {weight.ndim} dimensions.")
+        raise ValueError(f"Sample weights must be a one-dimensional array: {name} has {weight.ndim} dimensions.")
     if not np.isfinite(weight).all():
         raise ValueError(f"{name} holds a value that is missing or infinite.")
     if (weight < 0).any():
         raise ValueError(f"{name} holds a negative value: {weight.min():g}.")
     if not weight.any():
         raise ValueError(f"{name} is zero in every row.")
+    if weight.max() > HEAVIEST:
+        raise ValueError(f"{name} holds {weight.max():g}, more than {HEAVIEST:g}; divide all weights by some number.")
     return weight
 
 
@@ -54,7 +61,7 @@ def read_target(
     if values.dtype.kind == "f":
         missing = bool(np.isnan(values).any())
     elif values.dtype.kind == "O":
-        missing = any(value is None or value != value for value in values)
+        missing = any(map(is_missing, values))
     else:
         missing = False
     if missing:

@@ -92,6 +92,43 @@ def test_history_goes_on():
     assert more.history_ == whole.history_
 
 
+def test_early_stopping_goes_on():
+    X, y = mixed_table(400, 3)
+    rows = {"X_val": X[300:], "y_val": y[300:]}
+    options = {"split_rule": "standard", "learning_rate": 0.3, "n_iter_no_change": 6, "n_jobs": 1}
+    whole = UnbiasedGBMRegressor(n_estimators=300, **options).fit(X[:300], y[:300], **rows)
+    assert whole.best_iteration_ < whole.n_iter_ < 300
+    part = UnbiasedGBMRegressor(n_estimators=whole.n_iter_ - 3, warm_start=True, **options).fit(
+        X[:300], y[:300], **rows
+    )
+    for _ in range(2):
+        # the second time there is nothing left to do
+        part.set_params(n_estimators=300).fit(X[:300], y[:300], **rows)
+        assert (part.n_iter_, part.best_iteration_) == (whole.n_iter_, whole.best_iteration_)
+        np.testing.assert_array_equal(part.predict(X), whole.predict(X))
+    # other rows have a history of their own
+    other = UnbiasedGBMRegressor(n_estimators=300, **options)
+    other.fit(X[:300], y[:300], X_val=X[200:300], y_val=y[200:300], init_model=whole)
+    assert other.n_iter_ > whole.n_iter_ + 6
+
+
+def test_a_small_table_first():
+    X, y = mixed_table(300, 3)
+    model = UnbiasedGBMRegressor(n_estimators=5, warm_start=True, n_jobs=1).fit(X[:20], y[:20])
+    assert model.split_rule_ == "standard"
+    model.set_params(n_estimators=10).fit(X, y)
+    assert (model.split_rule_, model.n_iter_) == ("evidence", 10)
+
+
+def test_unknown_levels_as_they_are_handled_now():
+    X = np.array([["a"], ["b"]] * 50, dtype=object)
+    y = np.arange(100) % 2.0
+    model = UnbiasedGBMRegressor(n_estimators=2, warm_start=True, n_jobs=1).fit(X, y)
+    model.set_params(n_estimators=4, handle_unknown="error").fit(X, y)
+    with pytest.raises(ValueError, match="not seen"):
+        model.predict(np.array([["c"]], dtype=object))
+
+
 def test_other_rows():
     X, y = mixed_table(600, 3)
     first = UnbiasedGBMRegressor(n_estimators=10, n_jobs=1).fit(X[:300], y[:300])
@@ -107,6 +144,10 @@ def test_bad_models():
         UnbiasedGBMRegressor(n_estimators=5).fit(X, y, init_model=first)
     with pytest.raises(ValueError, match="init_model must be a fitted UnbiasedGBMClassifier"):
         UnbiasedGBMClassifier().fit(X, y > 0, init_model=first)
+    with pytest.raises(ValueError, match="loss must be 'squared_error', as in the model to go on from; got 'poisson'"):
+        UnbiasedGBMRegressor(loss="poisson").fit(X, np.exp(y), init_model=first)
+    with pytest.raises(ValueError, match="loss must be 'squared_error'"):
+        clone(first).set_params(warm_start=True).fit(X, y).set_params(loss="poisson").fit(X, np.exp(y))
     with pytest.raises(ValueError, match="not fitted"):
         UnbiasedGBMRegressor().fit(X, y, init_model=clone(first))
     with pytest.raises(ValueError, match="X has 3 features"):

@@ -32,6 +32,10 @@ def classify(X=X, y=C, sample_weight=None, fit=None, **parameters):
 
 
 CASES = [
+    # missing targets of every kind, and weights beyond all measure
+    (lambda: classify(y=pd.Series(["a", "b", None] * 20, dtype="string")), r"Input y contains NaN"),
+    (lambda: classify(y=pd.Series([True, False, None] * 20, dtype="boolean")), r"Input y contains NaN"),
+    (lambda: regress(sample_weight=np.full(N, 1e307)), r"sample_weight holds 1e\+307, more than 1e\+10"),
     # shapes
     (lambda: regress(y=Y[:-1]), r"X has 60 rows, but y has 59"),
     (lambda: regress(y=np.column_stack([Y, Y])), r"y should be a 1d array"),
@@ -106,10 +110,17 @@ CASES = [
     (lambda: regress(interaction_cst=[0, 1]), r"interaction_cst must be a list of groups"),
     (lambda: regress(interaction_cst=[[0, 3]]), r"interaction_cst: 3 is not a column of X, which has 3 features"),
     (lambda: regress(interaction_cst=3), r"interaction_cst must be a list of groups"),
+    # weights of classes
+    (lambda: classify(class_weight={0: -1, 1: 1}), r"class_weight must hold numbers from 0"),
+    (lambda: classify(class_weight={0: np.nan, 1: 1}), r"class_weight must hold numbers from 0"),
+    (lambda: classify(class_weight={0: 1e300, 1: 1}), r"class_weight must hold numbers from 0"),
+    (lambda: classify(class_weight={0: 0, 1: 0}), r"class_weight must be positive for at least 2 classes"),
+    (lambda: classify(class_weight={0: 0, 1: 1}), r"class_weight must be positive for at least 2 classes"),
     # validation rows
     (lambda: regress(fit={"X_val": X}), r"X_val was given, but y_val is None"),
     (lambda: regress(fit={"y_val": Y}), r"y_val and sample_weight_val have no meaning without X_val"),
-    (lambda: regress(fit={"X_val": X[:, :2], "y_val": Y}), r"X has 2 features, but .* is expecting 3"),
+    (lambda: regress(fit={"X_val": X[:, :2], "y_val": Y}), r"X_val: X has 2 features, but .* is expecting 3"),
+    (lambda: regress(y=np.exp(Y), loss="gamma", fit={"X_val": X, "y_val": Y}), r"loss='gamma' needs y_val > 0"),
     (lambda: regress(fit={"X_val": X, "y_val": Y[:-1]}), r"X has 60 rows, but y_val has 59"),
     (lambda: regress(fit={"X_val": X, "y_val": changed(Y, 0, np.nan)}), r"Input y_val contains NaN"),
     (lambda: regress(fit={"X_val": X, "y_val": Y, "sample_weight_val": -np.ones(N)}), r"sample_weight_val holds"),
@@ -132,3 +143,14 @@ def test_message(call, message):
     with pytest.raises(ValueError, match=message) as caught:
         call()
     assert "\n\n" not in str(caught.value)
+
+
+def test_a_fit_that_fails_leaves_the_last_one():
+    model = classify()
+    before = model.predict(X)
+    with pytest.raises(ValueError, match="X_val"):
+        model.fit(X, np.where(C == 1, "yes", "no"), X_val=X[:, :2], y_val=C)
+    np.testing.assert_array_equal(model.predict(X), before)
+    with pytest.raises(ValueError, match="X_val"):
+        (fresh := UnbiasedGBMClassifier()).fit(X, C, X_val=X[:, :2], y_val=C)
+    assert not hasattr(fresh, "classes_")

@@ -73,6 +73,16 @@ class TestMonotone:
         assert (np.diff(model.predict(rows)) >= 0).all()
         assert np.ptp(model.predict(rows)) > 0
 
+    @pytest.mark.parametrize("loss", ["squared_error", "absolute_error", "quantile"])
+    @pytest.mark.parametrize("scale", [1e-3, 1e3])
+    def test_the_unit_of_the_target_does_not_matter(self, loss, scale):
+        X, y = wavy_table()
+        options = {"loss": loss, "monotonic_cst": [1, -1, 0, 0], "n_estimators": 30, "n_jobs": 1}
+        plain = UnbiasedGBMRegressor(**options).fit(X, y)
+        scaled = UnbiasedGBMRegressor(**options).fit(X, y * scale)
+        assert plain.score(X, y) > 0.4
+        assert scaled.score(X, y * scale) == pytest.approx(plain.score(X, y), abs=0.02)
+
     def test_classifier(self):
         X, y = wavy_table()
         model = UnbiasedGBMClassifier(monotonic_cst=[-1, 0, 0, 0], n_estimators=30, learning_rate=0.3, n_jobs=1)

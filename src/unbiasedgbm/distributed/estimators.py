@@ -75,7 +75,8 @@ class _OnACluster:
         given = (X, y, sample_weight, X_val, y_val, sample_weight_val)
         crews: list[Crew] = []
         set_up = partial(self._set_up_on, client or get_client(), crews, given, stops)
-        trained: Self = self._train(set_up, init_model, callbacks, stops)  # type: ignore[attr-defined]
+        with self._unchanged_by_errors():  # type: ignore[attr-defined]
+            trained: Self = self._train(set_up, init_model, callbacks, stops)  # type: ignore[attr-defined]
         self.traffic_ = crews[-1].traffic
         return trained
 

@@ -81,7 +81,7 @@ class SetUp:
         by_class = estimator._weights_by_class(self.class_sizes) if self.classify else None
         weights = self._tell("weigh", by_class)
         facts = self._facts(weights, stops and not watched, watched_weighted)
-        parameters = estimator._training_parameters(facts.n_rows, self.seed)
+        parameters = estimator._training_parameters(facts.n_rows, self.seed, self.before)
         constraints = estimator._constraints(schema)
         scale = _weight_scale(weights)
         mapper = self._learn_bins(schema, facts.n)
@@ -109,7 +109,7 @@ class SetUp:
     def _agree_schema(self) -> Schema:
         """Columns, categories and classes of all partitions."""
         if self.before is not None:
-            return self.before.schema
+            return replace(self.before.schema, handle_unknown=self.estimator.handle_unknown)
         estimator = self.estimator
         surveys = [part for _, part in sorted(self.crew.ask([("survey", (self.classify,))])[0], key=lambda p: p[0])]
         names, text = agree_columns(surveys)
@@ -129,7 +129,9 @@ class SetUp:
         self.n_rows = {name: n for name, n, _, _ in facts}
         if self._n(TRAIN) == 0:
             raise ValueError("sample_weight is zero in every row.")
-        loss.check_target(np.concatenate([target for (kind, _), _, _, target in facts if kind == TRAIN]))
+        for which, name in ((TRAIN, "y"), (WATCH, "y_val")):
+            if self._n(which):
+                loss.check_target(np.concatenate([target for (kind, _), _, _, target in facts if kind == which]), name)
         if self.classify:
             self.class_sizes = np.sum([sizes for (kind, _), _, sizes, _ in facts if kind == TRAIN], axis=0)
         return loss

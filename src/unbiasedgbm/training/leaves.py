@@ -37,13 +37,46 @@ def newton_step(rows: Rows, memory: Workspace, output: int, step: NewtonStep) ->
     sums = rows.leaf_sums(memory, leaf, output, (step.g_unit, step.h_unit))
     g, h = sums[:, 0] / step.g_unit, sums[:, 1] / step.h_unit
     newton = np.clip(-g / np.maximum(h + step.reg_lambda, 1e-300), -step.most, step.most)
-    return _take(rows, memory, leaf, newton, output, step)
+    node = memory.nodes.node[leaf]
+    bounded = newton.clip(node["low"] * step.bound, node["high"] * step.bound)
+    return _take(rows, memory, leaf, bounded, output, step)
 
 
 def quantile_step(rows: Rows, memory: Workspace, output: int, level: float, step: NewtonStep) -> FloatArray:
     """A quantile of every leaf's residuals; returns the values of all nodes."""
     leaf = _leaves(memory)
-    return _take(rows, memory, leaf, rows.leaf_quantiles(memory, leaf, output, level), output, step)
+    found = rows.leaf_quantiles(memory, leaf, output, level)
+    if memory.features["monotone"].any():
+        low, high = _bounds(memory, leaf, found)
+        found = found.clip(low, high)
+    return _take(rows, memory, leaf, found, output, step)
+
+
+def _bounds(memory: Workspace, leaf: npt.NDArray[np.intp], value: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """What monotone constraints allow each leaf: children of such a split meet between the means of their leaves.
+
+    Bounds found while the tree grew are in units of gradients, which say nothing of quantiles.
+    """
+    node = memory.nodes.node[: int(memory.state[N_NODES])]
+    n_rows, total = (np.zeros(len(node)) for _ in range(2))
+    n_rows[leaf] = memory.nodes.count[leaf].sum(axis=1)
+    total[leaf] = n_rows[leaf] * value
+    inner = [(k, int(node["left"][k])) for k in np.flatnonzero(node["left"] >= 0).tolist()]
+    # a node's children come after it
+    for k, left in reversed(inner):
+        for sums in (n_rows, total):
+            sums[k] = sums[left] + sums[left + 1]
+    low, high = np.full(len(node), -np.inf), np.full(len(node), np.inf)
+    for k, left in inner:
+        sign = int(memory.features["monotone"][node["feature"][k]])
+        for side in (left, left + 1):
+            low[side], high[side] = low[k], high[k]
+        if sign != 0:
+            means = total[left : left + 2] / np.maximum(n_rows[left : left + 2], 1.0)
+            middle = means.mean().clip(low[k], high[k])
+            lower, upper = (left, left + 1) if sign > 0 else (left + 1, left)
+            high[lower] = low[upper] = middle
+    return low[leaf], high[leaf]
 
 
 def _leaves(memory: Workspace) -> npt.NDArray[np.intp]:
@@ -53,9 +86,8 @@ def _leaves(memory: Workspace) -> npt.NDArray[np.intp]:
 def _take(
     rows: Rows, memory: Workspace, leaf: npt.NDArray[np.intp], target: FloatArray, output: int, step: NewtonStep
 ) -> FloatArray:
-    """Add a share of what is best for each leaf, within its bounds, to the raw predictions."""
-    node = memory.nodes.node[leaf]
-    added = target.clip(node["low"] * step.bound, node["high"] * step.bound) * step.rate
+    """Add a share of what is best for each leaf to the raw predictions."""
+    added = target * step.rate
     rows.add(memory, leaf, output, added)
     value = np.zeros(int(memory.state[N_NODES]))
     value[leaf] = added

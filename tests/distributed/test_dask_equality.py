@@ -119,6 +119,7 @@ PARAMETERS = {
     "monotone": ("regressor", {"monotonic_cst": [1, 0, 0, 0, -1]}),
     "interactions": ("regressor", {"interaction_cst": [[0, 1], [2, 3]]}),
     "threads": ("regressor", {"n_jobs": 2}),
+    "all_threads": ("regressor", {"n_jobs": -1}),
     "few rows": ("regressor", {"min_samples_leaf": 60}),
     "seed": ("classifier", {"random_state": 77, "early_stopping": True}),
 }

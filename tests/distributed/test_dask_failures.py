@@ -11,7 +11,9 @@ import pytest
 from cluster_data import CUTS, UGLY, assert_nothing_left, assert_same_file, cut, frame, numbers, pair, start
 from distributed import Client
 
+from unbiasedgbm import unbiased_gain
 from unbiasedgbm.callbacks import BaseCallback
+from unbiasedgbm.distributed import unbiased_gain as distributed_gain
 from unbiasedgbm.distributed.crew import Crew
 from unbiasedgbm.distributed.inputs import partitions
 from unbiasedgbm.distributed.station import TRAIN
@@ -57,6 +59,99 @@ def test_a_lost_worker(own_client, tmp_path, kind):
     remote.fit(cut(table, CUTS["seven"]), cut(y, CUTS["seven"]), callbacks=[kill])
     assert len(kill.killed) == 1
     assert_same_file(local, remote, tmp_path)
+
+
+class Forget(BaseCallback):
+    """Lets a worker forget its stations, as one that was started anew at the same address has."""
+
+    def __init__(self, client, iteration):
+        self.client, self.iteration, self.forgotten = client, iteration, 0
+
+    def before_iteration(self, state):
+        if state.iteration == self.iteration and not self.forgotten:
+            holder = next(address for address, found in self.client.run(_actors).items() if found)
+            self.forgotten = self.client.run(_forget, workers=[holder])[holder]
+
+
+def _forget(dask_worker):
+    actors = dask_worker.state.actors
+    n = len(actors)
+    actors.clear()
+    return n
+
+
+def test_a_worker_that_was_started_anew(own_client, tmp_path):
+    table, y = frame()
+    local, remote = pair("regressor", n_estimators=8)
+    forget = Forget(own_client, 3)
+    begin = time.monotonic()
+    remote.fit(cut(table, CUTS["seven"]), cut(y, CUTS["seven"]), callbacks=[forget])
+    assert forget.forgotten == 1
+    assert time.monotonic() - begin < 60
+    assert_same_file(local.fit(table, y), remote, tmp_path)
+
+
+@pytest.fixture
+def kill_when_placed(own_client, monkeypatch):
+    """Kills a worker between the choice of places and the making of stations, the first time."""
+    homes, killed = Crew._homes, []
+
+    def kill(crew, *arguments):
+        found = homes(crew, *arguments)
+        if not killed:
+            killed.append(next(iter(own_client.run(os.getpid, workers=[next(iter(found))]).values())))
+            os.kill(killed[0], signal.SIGKILL)
+        return found
+
+    monkeypatch.setattr(Crew, "_homes", kill)
+    return killed
+
+
+def test_a_worker_lost_while_rows_are_placed(own_client, kill_when_placed, tmp_path):
+    table, y = frame()
+    local, remote = pair("regressor", n_estimators=5)
+    remote.fit(cut(table, CUTS["seven"]), cut(y, CUTS["seven"]))
+    assert kill_when_placed
+    assert_same_file(local.fit(table, y), remote, tmp_path)
+
+
+def test_a_worker_lost_while_rows_are_placed_for_importance(own_client, kill_when_placed):
+    table, y = frame()
+    model = pair("regressor", n_estimators=5)[0].fit(table, y)
+    parts = (cut(table, CUTS["seven"]), cut(y, CUTS["seven"]))
+    found = distributed_gain(model, *parts, *parts)
+    assert kill_when_placed
+    np.testing.assert_array_equal(found.importance, unbiased_gain(model, table, y, table, y).importance)
+
+
+def test_no_workers(compiled):
+    X, y = numbers()
+    with start(1) as cluster, Client(cluster) as client, dask.config.set({"unbiasedgbm.recovery-timeout": 1}):
+        cluster.scale(0)
+        while client.nthreads():
+            time.sleep(0.1)
+        begin = time.monotonic()
+        with pytest.raises(RuntimeError, match="The cluster has had no workers for 1 s"):
+            pair("regressor")[1].fit([dask.delayed(X)], [dask.delayed(y)])
+        assert time.monotonic() - begin < 30
+
+
+def _fail(X):
+    raise ValueError("no such file")
+
+
+def _wait(X):
+    time.sleep(60)
+    return X
+
+
+def test_a_partition_that_fails_before_the_others_are_there(own_client):
+    X, y = numbers()
+    tables = [dask.delayed(_wait)(X), dask.delayed(_fail)(X)]
+    begin = time.monotonic()
+    with pytest.raises(ValueError, match="no such file"):
+        pair("regressor")[1].fit(tables, [dask.delayed(y)] * 2)
+    assert time.monotonic() - begin < 30
 
 
 def test_rows_that_cannot_be_computed_again(own_client):

@@ -37,9 +37,15 @@ _REACH_S = 3.0
 # Seconds between looks at the list of workers while an answer is waited for.
 _LOOK_S = 2.0
 
+_THERE, _GONE, _SILENT = "there", "gone", "silent"
+
 
 class WorkerLostError(RuntimeError):
     """A worker that holds rows of a fit is gone."""
+
+
+class _UnknownStationError(WorkerLostError):
+    """A worker does not know the station: it was started anew at the same address, and its rows are gone."""
 
 
 class _StationError(Exception):
@@ -181,7 +187,10 @@ class Crew:
         """Call a station's method; arguments are bytes, numbers, strings, or lists and tuples of them."""
         client = self.client
         rpc = client.rpc(member.address) if member.direct else ProxyRPC(client.scheduler, member.address)
-        answer = await rpc.actor_execute(actor=member.future.key, function=function, args=arguments, kwargs={})
+        try:
+            answer = await rpc.actor_execute(actor=member.future.key, function=function, args=arguments, kwargs={})
+        except KeyError as error:
+            raise _UnknownStationError(f"Worker {member.address} was started anew.") from error
         if answer["status"] != "OK":
             raise _StationError(answer["exception"])
         return answer["result"]
@@ -210,9 +219,7 @@ class Crew:
                 raise WorkerLostError(f"A worker does not answer: {error}") from error
             except _StationError as error:
                 raised: BaseException = error.args[0]
-                # a worker that was started anew at the same address does not know the station
-                anew = isinstance(raised, KeyError) and self._name in str(raised)
-                if anew or isinstance(raised, LostBelowError):
+                if isinstance(raised, LostBelowError):
                     raise WorkerLostError(f"A worker was lost: {raised}") from raised
                 raise raised from None
 
@@ -222,7 +229,7 @@ class Crew:
         """Compute partitions and make stations on the workers that have them; returns the new stations."""
         futures = self.client.compute([self._parts[name] for name in names], retries=0)
         self._futures += futures
-        _wait(futures, deadline)
+        self._wait_for_parts(futures, deadline)
         homes = self._homes(names, futures)
         made: list[tuple[str, list[PartName], Future]] = []
         for address, chosen in homes.items():
@@ -249,6 +256,28 @@ class Crew:
         self._futures = [member.future for member in [*self.members, *members]]
         self.members += members
         return members
+
+    def _wait_for_parts(self, futures: Sequence[Future], deadline: float | None) -> None:
+        """Wait for all partitions; raise what one of them raised, as soon as it did."""
+        last_seen = time.monotonic()
+        while True:
+            left = _LOOK_S if deadline is None else min(_LOOK_S, max(0.1, deadline - time.monotonic()))
+            done = _all_done(futures, left)
+            for future in futures:
+                if future.status in ("error", "cancelled") or (done and future.status != "finished"):
+                    future.result(timeout=5.0)
+            if done:
+                return
+            now = time.monotonic()
+            if deadline is not None and now > deadline:
+                raise TimeoutError("The partitions were not computed in time.")
+            if self.client.nthreads():
+                last_seen = now
+            elif now - last_seen > recovery_timeout():
+                raise RuntimeError(
+                    f"The cluster has had no workers for {recovery_timeout():g} s "
+                    "(unbiasedgbm.recovery-timeout of Dask's configuration)."
+                )
 
     def _wait_for_station(self, address: str, future: Future, deadline: float | None) -> None:
         """Wait until a station is made, or WorkerLostError if its worker is lost before."""
@@ -333,8 +362,9 @@ class Crew:
         """Stations that do not answer."""
         while True:
             known = self.client.nthreads()
-            lost = [member for member in self.members if member.address not in known]
-            silent = [member for member in self.members if member not in lost and not self._answers(member)]
+            answers = {member.address: self._answers(member) for member in self.members if member.address in known}
+            lost = [member for member in self.members if answers.get(member.address, _GONE) == _GONE]
+            silent = [member for member in self.members if answers.get(member.address) == _SILENT]
             if lost and not silent:
                 return lost
             if not silent:
@@ -343,11 +373,15 @@ class Crew:
                 return lost + silent
             time.sleep(0.2)
 
-    def _answers(self, member: Member) -> bool:
+    def _answers(self, member: Member) -> str:
+        """Whether a station is there, gone for good, or does not answer."""
         try:
-            return bool(self._start(self._call(member, "ping")).result(timeout=5.0)[0])
+            self._start(self._call(member, "ping")).result(timeout=5.0)
+        except _UnknownStationError:
+            return _GONE
         except (OSError, RuntimeError, _StationError, TimeoutError):
-            return False
+            return _SILENT
+        return _THERE
 
     def close(self) -> None:
         """Give back everything: stations and their rows, and whatever is still being computed."""
@@ -356,15 +390,13 @@ class Crew:
             self.client.cancel(futures, force=True)
 
 
-def _wait(futures: Sequence[Future], deadline: float | None) -> None:
-    """Wait for all futures; raise what one of them raised."""
-    if deadline is None:
-        wait_for(futures)
-    else:
-        wait_for(futures, timeout=max(0.1, deadline - time.monotonic()))
-    for future in futures:
-        if future.status != "finished":
-            future.result(timeout=5.0)
+def _all_done(futures: Sequence[Future], seconds: float) -> bool:
+    """Wait for all futures, for so long at most; returns whether none is still being computed."""
+    try:
+        wait_for(futures, timeout=seconds)
+    except TimeoutError:
+        return False
+    return True
 
 
 def _check(deadline: float | None) -> None:

@@ -96,12 +96,13 @@ class _OnACluster:
             raise ValueError("y_val and sample_weight_val have no meaning without X_val.")
         if X_val is not None and y_val is None:
             raise ValueError("X_val was given, but y_val is None.")
-        parts = {(TRAIN, i): part for i, part in enumerate(partitions(X, y, sample_weight))}
-        if X_val is not None:
-            watched = partitions(X_val, y_val, sample_weight_val, "_val")
-            parts |= {(WATCH, i): part for i, part in enumerate(watched)}
         for attempt in range(_ATTEMPTS):
             crew = None
+            # anew, with keys of their own: those of the last attempt are cancelled
+            parts = {(TRAIN, i): part for i, part in enumerate(partitions(X, y, sample_weight))}
+            if X_val is not None:
+                watched = partitions(X_val, y_val, sample_weight_val, "_val")
+                parts |= {(WATCH, i): part for i, part in enumerate(watched)}
             try:
                 crew = Crew(client, parts, self.n_jobs)  # type: ignore[attr-defined]
                 crews.append(crew)

@@ -65,19 +65,25 @@ def unbiased_gain(
         raise ValueError(f"level must lie between 0 and 1, got {level}.")
     local = model.to_local() if hasattr(model, "to_local") else model
     tree_model = read_model(local, None)
-    parts = {(TRAIN, i): part for i, part in enumerate(partitions(X_train, y_train, sample_weight_train, "_train"))}
-    held = partitions(X_val, y_val, sample_weight_val, "_val")
-    parts |= {(WATCH, i): part for i, part in enumerate(held)}
     for attempt in range(_ATTEMPTS):
-        crew = Crew(client or get_client(), parts, n_jobs, GainStation)
+        crew = None
+        # anew, with keys of their own: those of the last attempt are cancelled
+        trained, held = (
+            partitions(X_train, y_train, sample_weight_train, "_train"),
+            partitions(X_val, y_val, sample_weight_val, "_val"),
+        )
+        parts = {(TRAIN, i): part for i, part in enumerate(trained)}
+        parts |= {(WATCH, i): part for i, part in enumerate(held)}
         try:
+            crew = Crew(client or get_client(), parts, n_jobs, GainStation)
             rows = RemoteGainRows(crew, local, tree_model)
             return judge_model(tree_model, rows, GainOptions(min_rows), groups, level)
         except WorkerLostError as error:
             if attempt + 1 == _ATTEMPTS:
                 raise RuntimeError(f"{_ATTEMPTS} times in a row a worker was lost.") from error
         finally:
-            crew.close()
+            if crew is not None:
+                crew.close()
     raise AssertionError("unreachable")
 
 

@@ -37,7 +37,7 @@ from unbiasedgbm.frames import Schema, Table
 from unbiasedgbm.kernels import hash_rows
 from unbiasedgbm.losses import Loss
 from unbiasedgbm.targets import class_numbers, finite_numbers
-from unbiasedgbm.threads import Pool
+from unbiasedgbm.threads import Pool, effective_n_jobs
 from unbiasedgbm.training.harvest import GrownTree
 from unbiasedgbm.training.line import LINE_ROWS
 from unbiasedgbm.training.partition import add_tree
@@ -260,7 +260,7 @@ class Station:
         # whether it answers at once, in the event loop of its worker
         self._quick = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="unbiasedgbm-station")
-        self._pool = Pool(n_jobs or get_worker().state.nthreads)
+        self._pool = Pool(get_worker().state.nthreads if n_jobs is None else effective_n_jobs(n_jobs))
 
     # -- questions ---------------------------------------------------------------------------------------------------
 
@@ -314,7 +314,8 @@ class Station:
         arguments = [question, below]
         try:
             answer = await worker.rpc(address).actor_execute(actor=key, function="answer", args=arguments, kwargs={})
-        except OSError as error:
+        except (OSError, KeyError) as error:
+            # a worker that was started anew at the same address does not know the station
             raise LostBelowError(str(error)) from error
         if answer["status"] != "OK":
             raise answer["exception"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -23,6 +24,7 @@ from unbiasedgbm.callbacks import Callback, EarlyStopping, LogProgress, Training
 from unbiasedgbm.callbacks.checkpoint import find_checkpoint, fingerprint
 from unbiasedgbm.callbacks.protocol import check_callbacks
 from unbiasedgbm.ensemble.trees import TreeEnsemble
+from unbiasedgbm.exceptions import SmallTableWarning
 from unbiasedgbm.frames import Schema, learn_schema
 from unbiasedgbm.losses import REGRESSION_LOSSES, CustomLoss, LogLoss, Loss, MulticlassLogLoss, regression_loss
 from unbiasedgbm.metrics import Metric, make_metrics
@@ -180,6 +182,14 @@ class _BaseUnbiasedGBM(BaseEstimator):
         if before is not None and n_bags != before.n_bags:
             work.close()
             raise ValueError(f"n_bags must be {before.n_bags}, as in the model to go on from; got {n_bags}.")
+        if booster.parameters.split_rule != self.split_rule:
+            warnings.warn(
+                f"X has too few rows for split_rule={self.split_rule!r} with leaves of at least "
+                f"{booster.parameters.min_samples_leaf} rows; splits are judged by the rows that chose them "
+                f"(split_rule={booster.parameters.split_rule!r}).",
+                SmallTableWarning,
+                stacklevel=3,
+            )
         state = TrainingState(
             iteration=booster.progress.n_iterations,
             n_estimators=self.n_estimators,
@@ -327,11 +337,17 @@ class _BaseUnbiasedGBM(BaseEstimator):
             learning_rate=rate(self.learning_rate, rule, n_rows),
             num_leaves=most_leaves(self.num_leaves, n_outputs),
             min_samples_leaf=smallest,
-            n_bags=self.n_bags or (DEFAULT_BAGS[rule] if before is None else before.n_bags),
+            n_bags=self._n_bags(rule, before),
             reg_lambda=self.reg_lambda / n_outputs,
             seed=seed,
             **same_name,
         )
+
+    def _n_bags(self, rule: str, before: FittedModel | None) -> int:
+        """Chains of trees; without a number, those of the last fit that this one goes on from."""
+        if self.n_bags is not None:
+            return int(self.n_bags)
+        return before.n_bags if before is not None and before is self.__dict__.get("_model") else DEFAULT_BAGS[rule]
 
     def _accept(self, model: FittedModel, split_rule: str) -> Self:
         """Make a model this estimator's own; returns self."""

@@ -10,6 +10,10 @@ class UnbiasedGBMWarning(UserWarning):
     """Base class of all warnings of the library."""
 
 
+class SmallTableWarning(UnbiasedGBMWarning):
+    """A table has too few rows for the split rule asked for, and another one was used."""
+
+
 class InterruptedWarning(UnbiasedGBMWarning):
     """Training was interrupted; the iterations done so far were kept."""
 

@@ -73,13 +73,15 @@ class Loss:
 
     def _newton_start(self, rows: RowStatistics, start: FloatArray) -> FloatArray:
         """Up to twenty Newton steps of a constant, each short enough to lower the loss, shape (n_outputs,)."""
-        loss = rows.total(partial(self._value_at_constant, start))
+        loss = math.nan
         for _ in range(20):
             sums = [
                 [rows.total(partial(self._at_constant, start, which, k)) for which in (0, 1)]
                 for k in range(self.n_outputs)
             ]
             step = np.array([g / max(h, MIN_HESSIAN) for g, h in sums])
+            if math.isnan(loss):
+                loss = rows.total(partial(self._value_at_constant, start))
             for _ in range(30):
                 lower = rows.total(partial(self._value_at_constant, start - step))
                 if lower <= loss:

@@ -1,9 +1,12 @@
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.metrics import log_loss
 from workbench import ALL_RULES, booster, mixed_table
 
 from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor
+from unbiasedgbm.exceptions import SmallTableWarning
 from unbiasedgbm.training.roles import DEFAULT_RATIO, role_ends, role_shares, usable_rule
 
 
@@ -80,9 +83,12 @@ class TestSmallTables:
         assert usable_rule(rule, None, enough, 5) == rule
         assert usable_rule(rule, None, enough - 1, 5) == "standard"
         X, y = mixed_table(enough - 1)
-        model = UnbiasedGBMRegressor(split_rule=rule, n_estimators=5, min_samples_leaf=5, n_jobs=1).fit(X, y)
+        with pytest.warns(SmallTableWarning, match=f"too few rows for split_rule='{rule}' with leaves of at least 5"):
+            model = UnbiasedGBMRegressor(split_rule=rule, n_estimators=5, min_samples_leaf=5, n_jobs=1).fit(X, y)
         assert model.split_rule_ == "standard"
-        same = UnbiasedGBMRegressor(split_rule="standard", n_estimators=5, min_samples_leaf=5, n_jobs=1).fit(X, y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            same = UnbiasedGBMRegressor(split_rule="standard", n_estimators=5, min_samples_leaf=5, n_jobs=1).fit(X, y)
         np.testing.assert_array_equal(model.predict(X), same.predict(X))
 
     def test_smaller_leaves_need_fewer_rows(self):

@@ -347,7 +347,8 @@ class _BaseUnbiasedGBM(BaseEstimator):
         """Chains of trees; without a number, those of the last fit that this one goes on from."""
         if self.n_bags is not None:
             return int(self.n_bags)
-        return before.n_bags if before is not None and before is self.__dict__.get("_model") else DEFAULT_BAGS[rule]
+        own: FittedModel | None = self.__dict__.get("_model")
+        return DEFAULT_BAGS[rule] if own is None or own is not before else own.n_bags
 
     def _accept(self, model: FittedModel, split_rule: str) -> Self:
         """Make a model this estimator's own; returns self."""

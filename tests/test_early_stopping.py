@@ -64,6 +64,13 @@ def test_regression_scorers(scoring):
     assert get_scorer(scoring)(model, X_val, y_val) == pytest.approx(best)
 
 
+def test_a_scorer_may_count_its_rows():
+    X, X_val, y, y_val = tables()
+    model = UnbiasedGBMClassifier(n_estimators=2, scoring=lambda model, X, y: float(len(X)), n_jobs=1)
+    model.fit(X, y, X_val=X_val, y_val=y_val)
+    assert set(*model.history_["validation"].values()) == {float(len(X_val))}
+
+
 def test_the_first_metric_stops():
     X, X_val, y, y_val = tables()
     for scoring, best in ((["loss", "roc_auc"], np.argmin), (["roc_auc", "loss"], np.argmax)):

@@ -21,6 +21,9 @@ STRIDE = 256
 # Quantiles are taken from about so many rows, chosen by a hash of their number.
 SAMPLE_ROWS = 200_000
 
+# Up to so many values edges are found by one thread.
+_POOL_CELLS = 1 << 16
+
 # Rows whose bins make up a feature's content hash.
 _HASHED_ROWS = 1 << 16
 
@@ -275,7 +278,9 @@ def learn_bins(
             return np.empty(0)
         return value_edges(table.column(j, rows), weights, max_bins)
 
-    edges = tuple(pool.run(one, [(j,) for j in range(table.n_features)]))
+    n_cells = table.n_features * (table.n_rows if rows is None else len(rows))
+    threads = pool if n_cells > _POOL_CELLS else Pool(1)
+    edges = tuple(threads.run(one, [(j,) for j in range(table.n_features)]))
     return make_mapper(edges, categorical, n_levels)
 
 

@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 from unbiasedgbm.callbacks import Callback, EarlyStopping, LogProgress, TrainingState
 from unbiasedgbm.callbacks.checkpoint import find_checkpoint, fingerprint
 from unbiasedgbm.callbacks.protocol import check_callbacks
+from unbiasedgbm.ensemble.predict import MOST_CUTS
 from unbiasedgbm.ensemble.trees import TreeEnsemble
 from unbiasedgbm.exceptions import SmallTableWarning
 from unbiasedgbm.frames import Schema, learn_schema
@@ -264,6 +265,8 @@ class _BaseUnbiasedGBM(BaseEstimator):
                 f"n_estimators={self.n_estimators} must be at least the {model.progress.n_iterations} iterations of "
                 "the model to go on from."
             )
+        if np.diff(model.walk.cut_start).max(initial=0) + self.max_bins > MOST_CUTS:
+            raise ValueError("The model to go on from has too many different thresholds; train it anew.")
         return model
 
     def _read_training_rows(

@@ -106,6 +106,7 @@ def _make_metric(entry: Any, loss: Loss, classes: npt.NDArray[Any] | None) -> Me
             answers = _ClassAnswers(raw, loss, classes)
             target = classes[y.astype(np.intp)]
         weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-        return float(scorer(answers, None, target, **weights))
+        # rows without columns: whatever is scored is among the answers
+        return float(scorer(answers, np.empty((len(y), 0)), target, **weights))
 
     return Metric(name, True, compute)

@@ -137,7 +137,7 @@ def test_other_rows():
     assert more.score(X[300:], y[300:]) > first.score(X[300:], y[300:])
 
 
-def test_bad_models():
+def test_bad_models(monkeypatch):
     X, y = mixed_table(300, 3)
     first = UnbiasedGBMRegressor(n_estimators=10, n_jobs=1).fit(X, y)
     with pytest.raises(ValueError, match="n_estimators=5 must be at least the 10 iterations"):
@@ -148,6 +148,10 @@ def test_bad_models():
         UnbiasedGBMRegressor(loss="poisson").fit(X, np.exp(y), init_model=first)
     with pytest.raises(ValueError, match="loss must be 'squared_error'"):
         clone(first).set_params(warm_start=True).fit(X, y).set_params(loss="poisson").fit(X, np.exp(y))
+    with monkeypatch.context() as patch:
+        patch.setattr("unbiasedgbm.estimators.MOST_CUTS", 255)
+        with pytest.raises(ValueError, match="too many different thresholds"):
+            UnbiasedGBMRegressor(n_estimators=20).fit(X, y, init_model=first)
     with pytest.raises(ValueError, match="not fitted"):
         UnbiasedGBMRegressor().fit(X, y, init_model=clone(first))
     with pytest.raises(ValueError, match="X has 3 features"):

@@ -26,6 +26,9 @@ _SERIAL_WORK = 20_000
 # Node word: feature in the low 16 bits, then the cut in 16, the shift in 1, and the left child, from the root, in 31.
 _CUT_SHIFT, _SHIFT_SHIFT, _LEFT_SHIFT = np.uint64(16), np.uint64(32), np.uint64(33)
 _LOW_16 = np.uint64(0xFFFF)
+
+# Different thresholds of a feature.
+MOST_CUTS = 65_000
 _ONE = np.uint64(1)
 
 
@@ -65,8 +68,8 @@ def prepare(trees: TreeEnsemble) -> Walk:
     new[1:] = (feature[1:] != feature[:-1]) | (threshold[1:] != threshold[:-1])
     np.add.at(cut_start, feature[new] + 1, 1)
     np.cumsum(cut_start, out=cut_start)
-    if len(node) and int(np.diff(cut_start).max()) > 65_000:
-        raise ValueError("trees: a feature has more than 65,000 different thresholds.")
+    if len(node) and int(np.diff(cut_start).max()) > MOST_CUTS:
+        raise ValueError(f"trees: a feature has more than {MOST_CUTS:,} different thresholds.")
     # position 0 is for missing values: where they go right, 0 − 1 wraps to the largest position
     shift = (numeric & ~trees.missing_left).astype(np.uint64)
     cut = np.full(trees.n_nodes, 0xFFFF, dtype=np.uint64)

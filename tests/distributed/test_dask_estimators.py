@@ -92,6 +92,18 @@ REFUSED = [
     (lambda m, X, y: m.fit(cut(X, UGLY), cut(y, UGLY), X_val=X), "y_val is None"),
     (lambda m, X, y: m.fit(cut(X, UGLY), cut(y, UGLY), callbacks=[Checkpoint("nowhere.json")]), "Checkpoint"),
     (lambda m, X, y: m.fit(da.from_array(X).sum(), cut(y, UGLY)), "Expected 2D array"),
+    (
+        lambda m, X, y: m.fit(cut(X, UGLY), cut(y, UGLY), X_val=as_array(X[:0], (0,)), y_val=as_array(y[:0], (0,))),
+        r"X_val: Found array with 0 sample\(s\) \(shape=\(0, 5\)\)",
+    ),
+    (
+        lambda m, X, y: m.fit(cut(X, UGLY), cut(y, UGLY), X_val=X, y_val=y, sample_weight_val=0 * y),
+        "sample_weight_val is zero in every row",
+    ),
+    (
+        lambda m, X, y: m.fit(cut(X[:0], (0,)), cut(y[:0], (0,)), init_model=pair("regressor")[0].fit(X, y)),
+        r"X: Found array with 0 sample\(s\)",
+    ),
 ]
 
 
@@ -108,3 +120,20 @@ def test_refused(client, call, message):
     with pytest.raises(ValueError, match=message):
         call(pair("regressor")[1], X, y)
     assert_nothing_left(client)
+
+
+@pytest.mark.parametrize(("rows", "targets"), [((300, 120), (300, 0)), ((300, 0), (300, 120))])
+def test_targets_of_other_lengths_in_a_partition(client, rows, targets):
+    """None of the rows is left out without a word, wherever they are."""
+    X, y = numbers()
+    tables, columns = cut(X[: sum(rows)], rows), cut(y[: sum(targets)], targets)
+    message = f"inconsistent numbers of samples: X has {rows[1]} rows, but y.* has {targets[1]}"
+    local, remote = pair("regressor")
+    with pytest.raises(ValueError, match=message):
+        remote.fit(tables, columns)
+    with pytest.raises(ValueError, match=message):
+        remote.fit(tables, columns, init_model=local.fit(X, y))
+    with pytest.raises(ValueError, match=message):
+        remote.fit(cut(X, UGLY), cut(y, UGLY), X_val=tables, y_val=columns)
+    with pytest.raises(ValueError, match="sample_weight has 5 entries, but X has 0 rows"):
+        remote.fit(cut(X, (420, 0)), cut(y, (420, 0)), cut(np.ones(425), (420, 5)))

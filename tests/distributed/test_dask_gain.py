@@ -73,3 +73,13 @@ def test_no_rows(client):
     model = pair("regressor")[0].fit(X, y)
     with pytest.raises(ValueError, match="X_val has no rows"):
         unbiased_gain(model, cut(X, UGLY), cut(y, UGLY), cut(X[:0], (0, 0)), cut(y[:0], (0, 0)))
+
+
+def test_targets_of_other_lengths(client):
+    X, y = numbers()
+    model = pair("regressor")[0].fit(X, y)
+    held = cut(X, UGLY), cut(y, UGLY)
+    with pytest.raises(ValueError, match="X_train has 120 rows but y_train has 0"):
+        unbiased_gain(model, cut(X, (300, 120)), cut(y[:300], (300, 0)), *held)
+    with pytest.raises(ValueError, match="X_val has no rows in a partition in which y_val has 120"):
+        unbiased_gain(model, *held, cut(X[:300], (300, 0)), cut(y, (300, 120)))

@@ -14,6 +14,7 @@ from unbiasedgbm.distributed.crew import Crew, WorkerLostError
 from unbiasedgbm.distributed.inputs import partitions
 from unbiasedgbm.distributed.station import MERGE, TRAIN, WATCH, Station, Step
 from unbiasedgbm.distributed.statistics import RemoteStatistics
+from unbiasedgbm.distributed.survey import n_rows_of
 from unbiasedgbm.ensemble.adapters import TreeModel, read_model
 from unbiasedgbm.exact import RowStatistics, Scale, units_sum
 from unbiasedgbm.importance.gain import GainOptions, GainRows, Part, judge_model
@@ -204,8 +205,10 @@ class GainStation(Station):
         tree_model = read_model(model, None)
         found: dict[str, list[Part]] = {TRAIN: [], WATCH: []}
         for (kind, _), (X, y, weight) in self._raw.items():
-            if len(y):
-                name = "train" if kind == TRAIN else "val"
+            name, n_rows = "train" if kind == TRAIN else "val", n_rows_of(X)
+            if n_rows == 0 and np.size(y):
+                raise ValueError(f"X_{name} has no rows in a partition in which y_{name} has {np.size(y)}.")
+            if n_rows:
                 found[kind].append(Part.of(tree_model, X, y, weight, name, self._pool.n_threads, whole=False))
         self._raw = {}
         self._gain = GainRows(tree_model, found[TRAIN], found[WATCH])

@@ -13,9 +13,9 @@ from unbiasedgbm.binning import BinMapper, join_bins, make_mapper
 from unbiasedgbm.distributed.crew import Crew
 from unbiasedgbm.distributed.fit import Facts, RemoteFit, RemoteWatched
 from unbiasedgbm.distributed.remote import RemoteBooster, RemoteRows, n_lanes
-from unbiasedgbm.distributed.station import TRAIN, WATCH, HeldOut, PartName, Plan, Reading, Step
+from unbiasedgbm.distributed.station import TRAIN, WATCH, HeldOut, PartFacts, PartName, Plan, Reading, Step
 from unbiasedgbm.distributed.statistics import RemoteStatistics, select
-from unbiasedgbm.distributed.survey import agree_columns, agree_schema, agree_target
+from unbiasedgbm.distributed.survey import agree_columns, agree_schema, agree_target, check_some_rows
 from unbiasedgbm.estimators import Work
 from unbiasedgbm.exact import Scale
 from unbiasedgbm.frames import Schema, categorical_mask
@@ -126,14 +126,14 @@ class SetUp:
         classes = estimator.classes_ if self.classify else None
         facts = self._tell("read", Reading(training, schema, classes, type(estimator).__name__))
         loss: Loss = estimator._make_loss()
-        self.n_rows = {name: n for name, n, _, _ in facts}
-        if self._n(TRAIN) == 0:
-            raise ValueError("sample_weight is zero in every row.")
-        for which, name in ((TRAIN, "y"), (WATCH, "y_val")):
-            if self._n(which):
-                loss.check_target(np.concatenate([target for (kind, _), _, _, target in facts if kind == which]), name)
+        self.n_rows = {fact.name: fact.n for fact in facts}
+        for which, suffix in ((TRAIN, ""), (WATCH, "_val")):
+            own = [fact for fact in facts if fact.name[0] == which]
+            if own:
+                _check_rows(own, schema.n_features, suffix)
+                loss.check_target(np.concatenate([fact.extremes for fact in own]), f"y{suffix}")
         if self.classify:
-            self.class_sizes = np.sum([sizes for (kind, _), _, sizes, _ in facts if kind == TRAIN], axis=0)
+            self.class_sizes = np.sum([fact.classes for fact in facts if fact.name[0] == TRAIN], axis=0)
         return loss
 
     def _n(self, which: str) -> int:
@@ -221,6 +221,16 @@ class SetUp:
         edges = tuple(found.get(j, np.empty(0)) for j in range(schema.n_features))
         n_levels = np.array([0 if levels is None else len(levels) for levels in schema.categories], dtype=np.int64)
         return make_mapper(edges, schema.is_categorical, n_levels)
+
+
+def _check_rows(facts: list[PartFacts], n_features: int, suffix: str) -> None:
+    """Raise if there are no rows, or none that has weight."""
+    try:
+        check_some_rows(sum(fact.n_read for fact in facts), n_features)
+    except ValueError as error:
+        raise ValueError(f"X{suffix}: {error}") from error
+    if not any(fact.n_weighty for fact in facts):
+        raise ValueError(f"sample_weight{suffix} is zero in every row.")
 
 
 def _weight_scale(weights: list[Any]) -> Scale | None:

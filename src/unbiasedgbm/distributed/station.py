@@ -25,6 +25,7 @@ from unbiasedgbm.distributed.parcel import Parcel, pack, unpack
 from unbiasedgbm.distributed.survey import (
     ColumnLevels,
     PartSurvey,
+    n_rows_of,
     present_rows,
     read_part_target,
     read_part_weight,
@@ -76,6 +77,22 @@ class Reading(NamedTuple):
     """Labels of a classifier."""
     name: str
     """What errors call the estimator."""
+
+
+class PartFacts(NamedTuple):
+    """What is known of a partition that has been read."""
+
+    name: PartName
+    n_read: int
+    """Rows of the table."""
+    n_weighty: int
+    """Rows whose weight is positive; all of them without weights."""
+    n: int
+    """Rows that are kept."""
+    classes: npt.NDArray[np.int64] | None
+    """Rows of each class."""
+    extremes: FloatArray
+    """Smallest and largest target; empty without rows."""
 
 
 class HeldOut(NamedTuple):
@@ -339,16 +356,17 @@ class Station:
         """Levels of categorical columns."""
         return [survey_levels(X, weight, mask) for (kind, _), (X, _, weight) in self._raw.items() if kind == TRAIN]
 
-    def _do_read(self, reading: Reading) -> list[tuple[PartName, int, npt.NDArray[np.int64] | None, FloatArray]]:
-        """Read all partitions; returns each one's name, rows, rows of each class, and extreme targets."""
+    def _do_read(self, reading: Reading) -> list[PartFacts]:
+        """Read all partitions."""
         facts = []
         for name, (X, y, weight) in self._raw.items():
             part = self._read_part(name, X, y, weight, reading)
             self._rows[name] = part
+            n = len(part.y)
+            n_weighty = n if part.given is None else int(np.count_nonzero(part.given))
             classes = None if reading.classes is None else _class_sizes(part.y, len(reading.classes))
-            facts.append(
-                (name, len(part.y), classes, np.array([part.y.min(), part.y.max()]) if len(part.y) else part.y)
-            )
+            extremes = np.array([part.y.min(), part.y.max()]) if n else part.y
+            facts.append(PartFacts(name, n_rows_of(X), n_weighty, n, classes, extremes))
         self._raw = {}
         return facts
 
@@ -356,12 +374,9 @@ class Station:
         watched = name[0] == WATCH
         suffix = "_val" if watched else ""
         given = read_part_weight(weight, f"sample_weight{suffix}")
-        n_rows = len(y)
-        table = None
-        if n_rows:
-            schema = reading.watched_schema if watched else reading.schema
-            table = schema.read(X, estimator_name=reading.name)
-            n_rows = table.n_rows
+        n_rows = n_rows_of(X)
+        schema = reading.watched_schema if watched else reading.schema
+        table = schema.read(X, estimator_name=reading.name) if n_rows else None
         target = read_part_target(y, given, n_rows, suffix)
         rows = None if watched else present_rows(given)
         if rows is not None and given is not None:

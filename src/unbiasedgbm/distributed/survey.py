@@ -12,7 +12,7 @@ import numpy.typing as npt
 from unbiasedgbm.categories import Level, as_level, sorted_levels
 from unbiasedgbm.columns import factorize, holds_numbers
 from unbiasedgbm.frames import Schema, categorical_mask, column_label, text_columns
-from unbiasedgbm.sources import open_source
+from unbiasedgbm.sources import Source, check_not_empty, open_source
 from unbiasedgbm.targets import read_target, read_weight
 
 FloatArray = npt.NDArray[np.float64]
@@ -52,10 +52,21 @@ def read_part_weight(weight: Any, name: str) -> FloatArray | None:
     return values if values.ndim == 1 and not values.any() else read_weight(values, name)
 
 
+def n_rows_of(X: Any) -> int:
+    """Rows of a partition's table."""
+    shape = getattr(X, "shape", ())
+    return int(shape[0]) if shape else open_source(X).n_rows
+
+
+def check_some_rows(n_rows: int, n_features: int) -> None:
+    """Raise if all partitions together have no rows."""
+    check_not_empty(Source(n_rows, n_features, None, None))
+
+
 def read_part_target(y: Any, weight: FloatArray | None, n_rows: int, suffix: str) -> npt.NDArray[Any]:
     """Target of a partition, which may have no rows."""
-    if n_rows == 0:
-        return np.asarray(y).reshape(-1)[:0]
+    if n_rows == 0 and np.size(y) == 0 and (weight is None or len(weight) == 0):
+        return np.asarray(y).reshape(-1)
     return read_target(y, weight, n_rows, f"y{suffix}", f"sample_weight{suffix}")
 
 
@@ -85,9 +96,7 @@ def agree_columns(parts: Sequence[PartSurvey]) -> tuple[tuple[str, ...] | None, 
         If the partitions have different columns, or no rows.
     """
     filled = [part for part in parts if part.n_rows]
-    if not filled:
-        n_features = len(parts[0].text) if parts else 0
-        raise ValueError(f"Found array with 0 sample(s) (shape=(0, {n_features})) while a minimum of 1 is required.")
+    check_some_rows(sum(part.n_rows for part in filled), len((filled or parts)[0].text))
     first = filled[0]
     for part in filled:
         if part.names != first.names or len(part.text) != len(first.text):

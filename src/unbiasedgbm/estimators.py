@@ -37,7 +37,7 @@ from unbiasedgbm.parameters import (
     check_parameters,
     check_role_ratio,
 )
-from unbiasedgbm.targets import HEAVIEST, class_numbers, finite_numbers, read_target, read_weight
+from unbiasedgbm.targets import HEAVIEST, class_numbers, distinct_labels, finite_numbers, read_target, read_weight
 from unbiasedgbm.threads import Pool, effective_n_jobs
 from unbiasedgbm.training.booster import Booster
 from unbiasedgbm.training.constraints import interaction_groups, monotone_signs
@@ -663,8 +663,9 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
         self.class_weight = class_weight
 
     def _learn_target(self, y: npt.NDArray[Any]) -> None:
+        labels = distinct_labels(y)
         check_classification_targets(y)
-        self.classes_ = np.unique(y)
+        self.classes_ = labels
         if len(self.classes_) < 2:
             raise ValueError(
                 f"y must have at least 2 classes; the rows with a positive weight have 1 class: {self.classes_[0]!r}."

@@ -14,7 +14,7 @@ from unbiasedgbm.categories import is_missing
 HEAVIEST = 1e10
 
 
-def read_weight(sample_weight: Any, name: str) -> npt.NDArray[np.float64] | None:
+def read_weight(sample_weight: Any, name: str, whole: bool = True) -> npt.NDArray[np.float64] | None:
     """Weights as float64, shape (n,), or None if there are none.
 
     Parameters
@@ -22,6 +22,8 @@ def read_weight(sample_weight: Any, name: str) -> npt.NDArray[np.float64] | None
     sample_weight : array-like of shape (n,), number, or None
     name : str
         What an error calls them.
+    whole : bool
+        Whether these are all rows; of a share of them all weights may be zero.
     """
     if sample_weight is None:
         return None
@@ -35,9 +37,9 @@ def read_weight(sample_weight: Any, name: str) -> npt.NDArray[np.float64] | None
         raise ValueError(f"{name} holds a value that is missing or infinite.")
     if (weight < 0).any():
         raise ValueError(f"{name} holds a negative value: {weight.min():g}.")
-    if not weight.any():
+    if whole and not weight.any():
         raise ValueError(f"{name} is zero in every row.")
-    if weight.max() > HEAVIEST:
+    if weight.max(initial=0.0) > HEAVIEST:
         raise ValueError(f"{name} holds {weight.max():g}, more than {HEAVIEST:g}; divide all weights by some number.")
     return weight
 
@@ -67,6 +69,15 @@ def read_target(
     if missing:
         raise ValueError(f"Input {name} contains NaN: drop the rows whose target is missing.")
     return values
+
+
+def distinct_labels(y: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Labels of a target, each once and in order."""
+    try:
+        return np.unique(y)
+    except TypeError:
+        kinds = sorted({type(label).__name__ for label in y})
+        raise ValueError(f"Unknown label type: y holds labels of several types, {' and '.join(kinds)}.") from None
 
 
 def class_numbers(classes: npt.NDArray[Any], y: npt.NDArray[Any], name: str) -> npt.NDArray[np.float64]:

@@ -2,11 +2,13 @@
 
 import inspect
 
+import dask
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
+import pandas as pd
 import pytest
-from cluster_data import CUTS, UGLY, N, as_array, assert_nothing_left, cut, frame, numbers, pair
+from cluster_data import CUTS, UGLY, N, as_array, assert_nothing_left, assert_same_file, cut, frame, numbers, pair
 from sklearn.base import clone
 
 from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor, load_model
@@ -104,6 +106,16 @@ REFUSED = [
         lambda m, X, y: m.fit(cut(X[:0], (0,)), cut(y[:0], (0,)), init_model=pair("regressor")[0].fit(X, y)),
         r"X: Found array with 0 sample\(s\)",
     ),
+    (lambda m, X, y: m.fit(cut(X, UGLY), cut(np.where(y > 0, "high", "low"), UGLY)), "^y must hold numbers"),
+    (
+        lambda m, X, y: m.fit(cut(X, UGLY), cut(y, UGLY), cut(np.full(N, "heavy"), UGLY)),
+        "^sample_weight must hold numbers",
+    ),
+    (
+        lambda m, X, y: m.fit(cut(X, UGLY), cut(y, UGLY), X_val=X, y_val=y, sample_weight_val=np.full(N, "heavy")),
+        "^sample_weight_val must hold numbers",
+    ),
+    (lambda m, X, y: m.fit(*_words(X, np.where(y > 1, None, "0.5"))), "^Input y contains NaN"),
 ]
 
 
@@ -114,11 +126,46 @@ def test_what_is_no_callback_is_refused(client):
     assert_nothing_left(client)
 
 
+def _words(X, y):
+    """A table and a target of text, as a data frame has them."""
+    collection = dd.from_pandas(pd.DataFrame(X, columns=list("abcde")).assign(y=pd.Series(y, dtype=object)), 3)
+    return collection[list("abcde")], collection["y"]
+
+
 @pytest.mark.parametrize(("call", "message"), REFUSED, ids=[message for _, message in REFUSED])
 def test_refused(client, call, message):
     X, y = numbers()
     with pytest.raises(ValueError, match=message):
         call(pair("regressor")[1], X, y)
+    assert_nothing_left(client)
+
+
+def test_numbers_as_text(client, tmp_path):
+    X, y = numbers()
+    words = y.astype("U")
+    local, remote = pair("regressor")
+    local.fit(X, words)
+    assert_same_file(local, remote.fit(as_array(X, UGLY), as_array(words, UGLY)), tmp_path)
+
+
+MIXED = [
+    np.array([1, "a"] * (N // 2), dtype=object),
+    np.array(["a", 1] * (N // 2), dtype=object),
+    [np.zeros(300, np.int64), np.full(120, "a")],
+    [np.full(300, "a"), np.zeros(120, np.int64)],
+]
+
+
+@pytest.mark.parametrize("y", MIXED, ids=["number first", "text first", "number in the first part", "text in it"])
+def test_classes_of_several_types(client, y):
+    X, _ = numbers()
+    parts = [dask.delayed(part) for part in y] if isinstance(y, list) else cut(y, (300, 120))
+    local, remote = pair("classifier")
+    with pytest.raises(ValueError, match="Unknown label type: y holds labels of several types, int and str"):
+        remote.fit(cut(X, (300, 120)), parts)
+    if not isinstance(y, list):
+        with pytest.raises(ValueError, match="Unknown label type"):
+            local.fit(X, y)
     assert_nothing_left(client)
 
 

@@ -13,7 +13,7 @@ from unbiasedgbm.categories import Level, as_level, sorted_levels
 from unbiasedgbm.columns import factorize, holds_numbers
 from unbiasedgbm.frames import Schema, categorical_mask, column_label, text_columns
 from unbiasedgbm.sources import Source, check_not_empty, open_source
-from unbiasedgbm.targets import read_target, read_weight
+from unbiasedgbm.targets import distinct_labels, finite_numbers, read_target, read_weight
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -46,10 +46,7 @@ def present_rows(weight: FloatArray | None) -> npt.NDArray[np.intp] | None:
 
 def read_part_weight(weight: Any, name: str) -> FloatArray | None:
     """Weights of a partition, which may all be zero: only all partitions together may not."""
-    if weight is None:
-        return None
-    values = np.asarray(weight, dtype=np.float64)
-    return values if values.ndim == 1 and not values.any() else read_weight(values, name)
+    return read_weight(weight, name, whole=False)
 
 
 def n_rows_of(X: Any) -> int:
@@ -78,9 +75,10 @@ def survey_part(X: Any, y: Any, weight: Any, classify: bool) -> PartSurvey:
     rows = present_rows(weights)
     target = target if rows is None else target[rows]
     if classify:
-        summary = np.unique(target)
+        summary = distinct_labels(target)
     elif len(target):
-        summary = np.array([target.min(), target.max()])
+        values = finite_numbers(target, "y")
+        summary = np.array([values.min(), values.max()])
     else:
         summary = target[:0]
     text = text_columns(source) if source.n_rows else np.zeros(source.n_features, np.bool_)
@@ -112,6 +110,10 @@ def agree_target(parts: Sequence[PartSurvey]) -> npt.NDArray[Any]:
     found = [part.target for part in parts if len(part.target)]
     if not found:
         raise ValueError("sample_weight is zero in every row.")
+    kinds = {target.dtype.kind for target in found}
+    if len(kinds) > 1 and not kinds <= set("biuf"):
+        # as they are: NumPy would make text of numbers next to text
+        found = [target.astype(object) for target in found]
     return np.concatenate(found)
 
 

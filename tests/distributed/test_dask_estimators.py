@@ -1,5 +1,6 @@
 """Distributed estimators: parameters, lazy predictions, local copies, and what they refuse."""
 
+import asyncio
 import inspect
 
 import dask
@@ -7,13 +8,15 @@ import dask.array as da
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from cluster_data import CUTS, UGLY, N, as_array, assert_nothing_left, assert_same_file, cut, frame, numbers, pair
+from distributed import Client, LocalCluster
 from sklearn.base import clone
 
 from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor, load_model
 from unbiasedgbm.callbacks import Checkpoint
-from unbiasedgbm.distributed import DaskUnbiasedGBMClassifier, DaskUnbiasedGBMRegressor
+from unbiasedgbm.distributed import DaskUnbiasedGBMClassifier, DaskUnbiasedGBMRegressor, unbiased_gain
 
 
 @pytest.mark.parametrize(
@@ -138,6 +141,65 @@ def test_refused(client, call, message):
     with pytest.raises(ValueError, match=message):
         call(pair("regressor")[1], X, y)
     assert_nothing_left(client)
+
+
+SHORT = [
+    (lambda m, X, y: m.fit(X, y[:400]), "X has 420 rows, but y has 400"),
+    (lambda m, X, y: m.fit(X, y.tolist()[:400]), "X has 420 rows, but y has 400"),
+    (lambda m, X, y: m.fit(X, da.from_array(y[:400])), "X has 420 rows, but y has 400"),
+    (lambda m, X, y: m.fit(X, y, y[:1]), "X has 420 rows, but sample_weight has 1"),
+    (lambda m, X, y: m.fit(X, y, X_val=X, y_val=y[:3]), "X_val has 420 rows, but y_val has 3"),
+    (lambda m, X, y: m.fit(X, da.from_array(y).sum()), "y must have a value for each row of X, got a single one"),
+    (lambda m, X, y: m.fit(X, y, 1.0), "sample_weight must have a value for each row of X, got a single one"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), SHORT)
+def test_columns_of_other_lengths(client, call, message):
+    """The lengths are those of all rows, not of partitions."""
+    X, y = numbers()
+    with pytest.raises(ValueError, match=message):
+        call(pair("regressor")[1], as_array(X, CUTS["seven"]), y)
+
+
+def test_a_scalar_is_no_column(client):
+    collection, target = _words(*numbers())
+    with pytest.raises(TypeError, match="got Scalar"):
+        pair("regressor")[1].fit(collection, target.count())
+
+
+def test_columns_of_this_process(client, tmp_path):
+    """They are cut as X is, whatever they are."""
+    X, y = numbers()
+    weight = np.arange(N) % 4
+    local, remote = pair("regressor")
+    local.fit(X, y, weight)
+    for kind in (list, pd.Series, pl.Series, np.asarray):
+        remote.fit(as_array(X, UGLY), kind(y), kind(weight))
+        assert_same_file(local, remote, tmp_path)
+
+
+async def _in_an_event_loop(call):
+    async with (
+        LocalCluster(1, processes=False, asynchronous=True, dashboard_address=":0") as cluster,
+        Client(cluster, asynchronous=True) as client,
+    ):
+        call(client)
+
+
+def test_an_asynchronous_client():
+    X, y = numbers()
+    rows = as_array(X, UGLY), as_array(y, UGLY)
+    local, remote = pair("regressor")
+    local.fit(X, y)
+    calls = (
+        lambda client: remote.fit(*rows),
+        lambda client: remote.fit(*rows, client=client),
+        lambda client: unbiased_gain(local, *rows, *rows, client=client),
+    )
+    for call in calls:
+        with pytest.raises(TypeError, match="client is asynchronous"):
+            asyncio.run(_in_an_event_loop(call))
 
 
 def test_numbers_as_text(client, tmp_path):

@@ -75,6 +75,15 @@ def test_no_rows(client):
         unbiased_gain(model, cut(X, UGLY), cut(y, UGLY), cut(X[:0], (0, 0)), cut(y[:0], (0, 0)))
 
 
+@pytest.mark.parametrize("missing", ["X_train", "y_train", "X_val", "y_val"])
+def test_rows_that_are_not_given(missing):
+    """They are refused before anything is placed."""
+    X, y = numbers()
+    given = {"X_train": cut(X, UGLY), "y_train": cut(y, UGLY), "X_val": cut(X, UGLY), "y_val": cut(y, UGLY)}
+    with pytest.raises(ValueError, match=f"{missing} must be a collection of all rows, got None"):
+        unbiased_gain(pair("regressor")[0].fit(X, y), **{**given, missing: None})
+
+
 def test_targets_of_other_lengths(client):
     X, y = numbers()
     model = pair("regressor")[0].fit(X, y)

@@ -12,10 +12,11 @@ import numpy.typing as npt
 from dask import delayed
 from dask.base import is_dask_collection
 from dask.delayed import Delayed
-from distributed import Client, get_client
+from distributed import Client
 from sklearn.utils.validation import check_is_fitted
 
 from unbiasedgbm.callbacks import Callback
+from unbiasedgbm.distributed.clients import chosen_client
 from unbiasedgbm.distributed.crew import Crew, Traffic, WorkerLostError
 from unbiasedgbm.distributed.inputs import partitions, pieces
 from unbiasedgbm.distributed.setup import SetUp
@@ -74,7 +75,7 @@ class _OnACluster:
         stops = self._stops_early(X_val)  # type: ignore[attr-defined]
         given = (X, y, sample_weight, X_val, y_val, sample_weight_val)
         crews: list[Crew] = []
-        set_up = partial(self._set_up_on, client or get_client(), crews, given, stops)
+        set_up = partial(self._set_up_on, chosen_client(client), crews, given, stops)
         with self._unchanged_by_errors():  # type: ignore[attr-defined]
             trained: Self = self._train(set_up, init_model, callbacks, stops)  # type: ignore[attr-defined]
         self.traffic_ = crews[-1].traffic

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from distributed import Client, get_client
 
+from unbiasedgbm.distributed.clients import chosen_client
 from unbiasedgbm.distributed.crew import Crew, WorkerLostError
 from unbiasedgbm.distributed.inputs import partitions
 from unbiasedgbm.distributed.station import MERGE, TRAIN, WATCH, Station, Step
@@ -64,6 +65,10 @@ def unbiased_gain(
     """
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must lie between 0 and 1, got {level}.")
+    for name, given in (("X_train", X_train), ("y_train", y_train), ("X_val", X_val), ("y_val", y_val)):
+        if given is None:
+            raise ValueError(f"{name} must be a collection of all rows, got None.")
+    client = chosen_client(client)
     local = model.to_local() if hasattr(model, "to_local") else model
     tree_model = read_model(local, None)
     for attempt in range(_ATTEMPTS):

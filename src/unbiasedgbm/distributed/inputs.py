@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import dask.array as da
+import numpy as np
 from dask import delayed
 from dask.base import is_dask_collection
 from dask.delayed import Delayed
@@ -26,7 +27,7 @@ def partitions(X: Any, y: Any, sample_weight: Any, suffix: str = "") -> list[Del
     tables = pieces(X)
     columns: list[list[Any]] = []
     for name, column in (("y", y), ("sample_weight", sample_weight)):
-        cut = [None] * len(tables) if column is None else pieces(_cut_like(column, X))
+        cut = [None] * len(tables) if column is None else pieces(_cut_like(column, X, name, suffix))
         if len(cut) != len(tables):
             raise ValueError(
                 f"X{suffix} has {len(tables)} partitions, but {name}{suffix} has {len(cut)}. Cut them at the same "
@@ -45,31 +46,49 @@ def pieces(collection: Any) -> list[Any]:
     """Delayed parts of a collection, in the order of the rows."""
     if isinstance(collection, Delayed):
         return [collection]
-    if isinstance(collection, list | tuple) and any(isinstance(piece, Delayed) for piece in collection):
+    if isinstance(collection, list | tuple) and is_lazy(collection):
         return list(collection)
     if isinstance(collection, da.Array):
         if collection.ndim > 1:
             collection = collection.rechunk(dict.fromkeys(range(1, collection.ndim), -1))
         blocks: list[Any] = collection.to_delayed().ravel().tolist()
         return blocks
-    if is_dask_collection(collection) and hasattr(collection, "to_delayed"):
-        return list(collection.to_delayed())
     if is_dask_collection(collection):
+        parts = collection.to_delayed() if hasattr(collection, "to_delayed") else None
+        if isinstance(parts, list | tuple):
+            return list(parts)
         raise TypeError(
             f"A Dask array, a Dask data frame or a list of delayed tables is needed, got {type(collection).__name__}."
         )
     return [delayed(collection, pure=False, traverse=False)]
 
 
-def _cut_like(column: Any, X: Any) -> Any:
-    """The column, cut where X is, if both know their rows."""
-    if not isinstance(X, da.Array) or any(size != size for size in X.chunks[0]):
+def is_lazy(X: Any) -> bool:
+    """Whether something is a collection or a list of delayed tables."""
+    return is_dask_collection(X) or (isinstance(X, list | tuple) and any(isinstance(part, Delayed) for part in X))
+
+
+def _cut_like(column: Any, X: Any, name: str, suffix: str) -> Any:
+    """The column, cut where X is, if both know their rows.
+
+    Raises
+    ------
+    ValueError
+        If the column is a single value, or has another number of rows than X.
+    """
+    if not is_lazy(column):
+        column = np.asarray(column)
+    elif not isinstance(column, da.Array):
         return column
+    if column.ndim == 0:
+        raise ValueError(f"{name}{suffix} must have a value for each row of X{suffix}, got a single one.")
+    if not isinstance(X, da.Array) or np.isnan([X.shape[0], column.shape[0]]).any():
+        return column
+    if column.shape[0] != X.shape[0]:
+        raise ValueError(
+            f"Found input variables with inconsistent numbers of samples: X{suffix} has {X.shape[0]} rows, but "
+            f"{name}{suffix} has {column.shape[0]}."
+        )
     if isinstance(column, da.Array):
-        known = not any(size != size for size in column.chunks[0])
-        if known and column.chunks[0] != X.chunks[0] and column.shape[0] == X.shape[0]:
-            return column.rechunk({0: X.chunks[0]})
-        return column
-    if not is_dask_collection(column) and hasattr(column, "shape") and column.shape[0] == X.shape[0]:
-        return da.from_array(column, chunks=(X.chunks[0], *column.shape[1:]))
-    return column
+        return column if column.chunks[0] == X.chunks[0] else column.rechunk({0: X.chunks[0]})
+    return da.from_array(column, chunks=(X.chunks[0], *column.shape[1:]))

@@ -28,7 +28,7 @@ def test_signatures(local, remote):
     assert local().get_params() == remote().get_params()
     ours, theirs = inspect.signature(remote.fit).parameters, inspect.signature(local.fit).parameters
     assert list(ours) == [*theirs, "client"]
-    for name in ("predict", "predict_proba", "decision_function", "apply"):
+    for name in ("predict", "predict_proba", "decision_function", "apply", "score"):
         if hasattr(local, name):
             assert (
                 inspect.signature(getattr(local, name)).parameters.keys()
@@ -62,6 +62,35 @@ def test_predictions_of_frames(client):
     local.fit(table, y)
     remote.fit(collection, cut(y, [len(part) for part in collection.partitions]))
     np.testing.assert_array_equal(remote.predict(collection).compute(), local.predict(table))
+
+
+@pytest.mark.parametrize("kind", ["classifier", "regressor"])
+def test_scores(client, kind):
+    """Those of the local estimator, on whatever can be predicted."""
+    table, y = frame()
+    target = np.where(y > 1, "high", "low") if kind == "classifier" else y
+    weight = np.random.default_rng(0).random(N)
+    local, remote = pair(kind)
+    local.fit(table, target)
+    remote.fit(cut(table, UGLY), cut(target, UGLY))
+    whole = dd.from_pandas(table.assign(y=target, weight=weight), npartitions=3)
+    tables = whole[list(table)], whole["y"], whole["weight"]
+    plain, weighted = local.score(table, target), local.score(table, target, weight)
+    assert plain != weighted
+    for X, y, w in (
+        tables,
+        (cut(table, UGLY), cut(target, UGLY), cut(weight, UGLY)),
+        (cut(table, UGLY), as_array(target, CUTS["two"]), weight),
+        (table, target, weight),
+    ):
+        assert remote.score(X, y) == plain
+        assert remote.score(X, y, sample_weight=w) == weighted
+    X, y = numbers()
+    target = y > 0 if kind == "classifier" else y
+    remote.fit(as_array(X, UGLY), as_array(target, UGLY))
+    assert remote.score(as_array(X, UGLY), as_array(target, UGLY)) == local.fit(X, target).score(X, target)
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        remote.score(as_array(X, UGLY), target[:-1])
 
 
 def test_to_local(client, tmp_path):

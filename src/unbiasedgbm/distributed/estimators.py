@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Self
 
@@ -10,15 +10,14 @@ import dask.array as da
 import numpy as np
 import numpy.typing as npt
 from dask import delayed
-from dask.base import is_dask_collection
-from dask.delayed import Delayed
 from distributed import Client
+from sklearn.metrics import accuracy_score, r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from unbiasedgbm.callbacks import Callback
 from unbiasedgbm.distributed.clients import chosen_client
 from unbiasedgbm.distributed.crew import Crew, Traffic, WorkerLostError
-from unbiasedgbm.distributed.inputs import partitions, pieces
+from unbiasedgbm.distributed.inputs import in_memory, is_lazy, partitions, pieces
 from unbiasedgbm.distributed.setup import SetUp
 from unbiasedgbm.distributed.station import TRAIN, WATCH
 from unbiasedgbm.estimators import UnbiasedGBMClassifier, UnbiasedGBMRegressor, Work
@@ -33,6 +32,7 @@ class _OnACluster:
     """What the distributed classifier and regressor share."""
 
     _local: type[Any]
+    _metric: Callable[..., float]
     traffic_: Traffic
 
     def fit(
@@ -138,7 +138,7 @@ class _OnACluster:
             Columns of the result; None for a vector.
         """
         local = self.to_local()
-        if not is_dask_collection(X) and not _is_delayed(X):
+        if not is_lazy(X):
             return getattr(local, method)(X, **options)
         parts = pieces(X)
         sizes = X.chunks[0] if isinstance(X, da.Array) else [np.nan] * len(parts)
@@ -162,6 +162,21 @@ class _OnACluster:
         check_is_fitted(self)
         return self._lazily("apply", X, self.ensemble_.n_trees, np.int32)  # type: ignore[attr-defined]
 
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy, or R², of the predictions of all rows.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            Collections as in `fit`, or plain tables. The predictions, ``y`` and the weights come to this process.
+
+        Returns
+        -------
+        float
+        """
+        predicted, target, weight = in_memory(self.predict(X), y, sample_weight)  # type: ignore[attr-defined]
+        return float(self._metric(target, predicted, sample_weight=weight))
+
     def _staged_raw(self, X: Any) -> Any:
         raise TypeError("Staged predictions are not lazy: use to_local() and give it a table in memory.")
 
@@ -183,6 +198,7 @@ class DaskUnbiasedGBMClassifier(_OnACluster, UnbiasedGBMClassifier):
     """
 
     _local = UnbiasedGBMClassifier
+    _metric = staticmethod(accuracy_score)
 
     def predict_proba(self, X: Any, *, n_iterations: int | None = None) -> Any:
         """Class probabilities as a lazy Dask array of shape (n, n_classes)."""
@@ -212,15 +228,12 @@ class DaskUnbiasedGBMRegressor(_OnACluster, UnbiasedGBMRegressor):
     """
 
     _local = UnbiasedGBMRegressor
+    _metric = staticmethod(r2_score)
 
     def predict(self, X: Any, *, n_iterations: int | None = None) -> Any:
         """Predicted mean, median, quantile or rate as a lazy Dask array of shape (n,)."""
         check_is_fitted(self)
         return self._lazily("predict", X, None, np.float64, n_iterations=n_iterations)
-
-
-def _is_delayed(X: Any) -> bool:
-    return isinstance(X, list | tuple) and any(isinstance(part, Delayed) for part in X)
 
 
 def _call(

@@ -6,7 +6,8 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-from dask import delayed
+import numpy.typing as npt
+from dask import compute, delayed
 from dask.base import is_dask_collection
 from dask.delayed import Delayed
 
@@ -66,6 +67,19 @@ def pieces(collection: Any) -> list[Any]:
 def is_lazy(X: Any) -> bool:
     """Whether something is a collection or a list of delayed tables."""
     return is_dask_collection(X) or (isinstance(X, list | tuple) and any(isinstance(part, Delayed) for part in X))
+
+
+def in_memory(*columns: Any) -> tuple[Any, ...]:
+    """Columns in this process, computed together; those that are no collections as they are."""
+    lazy = [pieces(column) if is_lazy(column) else None for column in columns]
+    computed = compute(*lazy)
+    return tuple(column if parts is None else _joined(parts) for column, parts in zip(columns, computed, strict=True))
+
+
+def _joined(parts: list[Any]) -> npt.NDArray[Any]:
+    """One array of the parts that have rows: those without may have another type."""
+    arrays = [np.asarray(part) for part in parts]
+    return np.concatenate([array for array in arrays if len(array)] or arrays[:1])
 
 
 def _cut_like(column: Any, X: Any, name: str, suffix: str) -> Any:

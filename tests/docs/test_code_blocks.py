@@ -45,6 +45,16 @@ def test_blocks_run_in_order(page, tmp_path, monkeypatch):
                     check_command(command, monkeypatch)
 
 
+def test_the_first_block_on_clusters_is_a_script(tmp_path):
+    """The workers of a local cluster import it."""
+    pytest.importorskip("distributed")
+    page = ROOT / "docs" / "scale" / "dask.md"
+    script = tmp_path / "script.py"
+    script.write_text(next(block.code for block in blocks(page.read_text("utf-8")) if block.language == "python"))
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
 def test_every_block_has_a_known_language():
     for page in PAGES:
         for block in blocks(page.read_text("utf-8")):

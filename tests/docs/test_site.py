@@ -84,10 +84,13 @@ def test_every_page_can_be_reached(site):
 
 def test_the_reference_lists_everything_public(site):
     import unbiasedgbm
+    from unbiasedgbm import distributed
 
     text = "".join(path.read_text("utf-8") for path in (site / "reference").glob("*.html"))
     for name in unbiasedgbm.__all__:
         assert name == "__version__" or f"{name}</span>" in text, f"{name} is not in the reference"
+    for name in distributed.__all__:
+        assert f'id="unbiasedgbm.distributed.{name}"' in text, f"distributed.{name} is not in the reference"
 
 
 @pytest.fixture(scope="module")

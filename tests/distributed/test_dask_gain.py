@@ -84,6 +84,16 @@ def test_rows_that_are_not_given(missing):
         unbiased_gain(pair("regressor")[0].fit(X, y), **{**given, missing: None})
 
 
+@pytest.mark.parametrize("name", ["sample_weight_train", "sample_weight_val"])
+def test_no_weight(client, name):
+    X, y = numbers()
+    model, rows = pair("regressor")[0].fit(X, y), (cut(X, UGLY), cut(y, UGLY))
+    with pytest.raises(ValueError, match=f"{name} must be finite, not negative and not all zero"):
+        unbiased_gain(model, *rows, *rows, **{name: cut(0 * y, UGLY)})
+    with pytest.raises(ValueError, match=f"{name} must be finite, not negative and not all zero"):
+        local_gain(model, X, y, X, y, **{name: 0 * y})
+
+
 def test_targets_of_other_lengths(client):
     X, y = numbers()
     model = pair("regressor")[0].fit(X, y)

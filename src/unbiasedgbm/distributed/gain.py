@@ -111,7 +111,9 @@ class RemoteGainRows(GainRows):
         sizes = np.zeros(n_classes, np.int64)
         self.n_train = self.n_held = 0
         self._weighted = False
-        for n_train, n_held, weighted, found in self.ask(("open", (model, n_classes)))[0]:
+        some_weight = {"train": False, "val": False}
+        for n_train, n_held, weighted, found, weighty in self.ask(("open", (model, n_classes)))[0]:
+            some_weight |= dict.fromkeys(weighty, True)
             self.n_train, self.n_held, self._weighted = (
                 self.n_train + n_train, self.n_held + n_held, self._weighted or weighted,
             )  # fmt: skip
@@ -119,6 +121,8 @@ class RemoteGainRows(GainRows):
         for name, n in (("train", self.n_train), ("val", self.n_held)):
             if n == 0:
                 raise ValueError(f"X_{name} has no rows.")
+            if not some_weight[name]:
+                raise ValueError(f"sample_weight_{name} must be finite, not negative and not all zero.")
         if tree_model.class_weight is not None:
             if not hasattr(model, "_weights_by_class"):
                 raise ValueError(f"model: the class weights of {tree_model.name} need all rows in one place.")
@@ -199,13 +203,14 @@ class GainStation(Station):
 
     _gain: GainRows
 
-    def _do_open(self, model: Any, n_classes: int) -> list[tuple[int, int, bool, IntArray]]:
+    def _do_open(self, model: Any, n_classes: int) -> list[tuple[int, int, bool, IntArray, list[str]]]:
         """Bind all partitions to the model.
 
         Returns
         -------
         list of one tuple
-            Training rows, held-out rows, whether they have weights, and training rows of each class.
+            Training rows, held-out rows, whether they have weights, training rows of each class, and of "train" and
+            "val" those that have a row with a positive weight.
         """
         tree_model = read_model(model, None)
         found: dict[str, list[Part]] = {TRAIN: [], WATCH: []}
@@ -221,7 +226,9 @@ class GainStation(Station):
         sizes = np.zeros(n_classes, np.int64)
         for part in found[TRAIN] if n_classes else []:
             sizes += np.bincount(part.y.astype(np.intp), minlength=n_classes)
-        return [(self._gain.n_train, self._gain.n_held, weighted, sizes)]
+        parts = [*found[TRAIN], *found[WATCH]]
+        weighty = [part.name for part in parts if part.weight is None or part.weight.any()]
+        return [(self._gain.n_train, self._gain.n_held, weighted, sizes, weighty)]
 
     def _do_times(self, by_class: FloatArray) -> None:
         """Weight rows by their classes."""

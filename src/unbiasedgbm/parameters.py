@@ -132,8 +132,8 @@ _SHARED = (
         0.0,
         "Score that a split must exceed. Zero is where a useless split scores on average with 'separate' and "
         "'without_se'; with 'evidence', where the best of all useless features does; with the other rules a useless "
-        "split scores more. May be negative, and -inf turns the limit off, and with it the end of boosting where splits "
-        "are no longer worth it.",
+        "split scores more. May be negative, and -inf turns the limit off, and with it the end of boosting where "
+        "splits are no longer worth it.",
     ),
     Parameter(
         "reg_lambda",

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from distributed import Client, get_client
+from distributed import Client
 
 from unbiasedgbm.distributed.clients import chosen_client
 from unbiasedgbm.distributed.crew import Crew, WorkerLostError
@@ -81,7 +81,7 @@ def unbiased_gain(
         parts = {(TRAIN, i): part for i, part in enumerate(trained)}
         parts |= {(WATCH, i): part for i, part in enumerate(held)}
         try:
-            crew = Crew(client or get_client(), parts, n_jobs, GainStation)
+            crew = Crew(client, parts, n_jobs, GainStation)
             rows = RemoteGainRows(crew, local, tree_model)
             return judge_model(tree_model, rows, GainOptions(min_rows), groups, level)
         except WorkerLostError as error:

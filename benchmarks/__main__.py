@@ -1,4 +1,4 @@
-"""Run the benchmark: `python -m benchmarks [--sections fit,predict] [--repeats 5] [--peers LightGBM]`."""
+"""Run the benchmark: `python -m benchmarks [--sections fit,predict] [--repeats 5] [--peers LightGBM] [--out DIR]`."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def show(row: dict[str, Any]) -> None:
         print(f"{row['section']:8} {rest}", flush=True)
 
 
-def write(name: str, rows: list[dict[str, Any]]) -> None:
+def write(folder: Path, name: str, rows: list[dict[str, Any]]) -> None:
     """Write a section's rows to a temporary name and rename it."""
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.json"
     temporary = path.with_suffix(".tmp")
     temporary.write_text(json.dumps({"setting": setting(), "rows": rows}, indent=1) + "\n")
     os.replace(temporary, path)
@@ -43,13 +43,14 @@ def main() -> None:
     parser.add_argument("--sections", default=",".join(SECTIONS), help="comma-separated: %(default)s")
     parser.add_argument("--peers", default=",".join(PEERS), help="comma-separated: %(default)s")
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the results")
     arguments = parser.parse_args()
     for name in arguments.sections.split(","):
         rows: list[dict[str, Any]] = []
         for row in SECTIONS[name](arguments.repeats, arguments.peers.split(",")):
             rows.append(row)
             show(row)
-            write(name, rows)
+            write(arguments.out, name, rows)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def distributed(repeats: int, peers: list[str]) -> Iterator[Row]:
         }  # fmt: skip
 
     with (
-        LocalCluster(_WORKERS, threads_per_worker=1, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=_WORKERS, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as client,
     ):
         for size, n_bags in (*_COMPARED, *_LARGER):

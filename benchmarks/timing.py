@@ -6,8 +6,8 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping
-from contextlib import contextmanager
-from importlib.metadata import version
+from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
@@ -43,9 +43,13 @@ def ratios(seconds: Mapping[str, list[float]], ours: str) -> dict[str, float]:
 
 def setting() -> dict[str, Any]:
     """What the numbers were measured with."""
-    packages = ("unbiasedgbm", "lightgbm", "xgboost", "catboost", "scikit-learn", "numba", "numpy")
+    packages = ("unbiasedgbm", "lightgbm", "xgboost", "catboost", "scikit-learn", "numba", "numpy", "dask")
+    versions = {}
+    for name in packages:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
     return {
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "python": platform.python_version(),
-        "versions": {name: version(name) for name in packages},
+        "versions": versions,
     }

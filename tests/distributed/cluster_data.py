@@ -100,7 +100,7 @@ def compile_kernels():
 
 def start(n_workers):
     """A cluster of single-threaded processes."""
-    return LocalCluster(n_workers, threads_per_worker=1, dashboard_address=":0")
+    return LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0")
 
 
 def set_quick(pairs):

@@ -18,7 +18,7 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session")
 def compiled():
     """Kernels on the disk: compiled once here instead of once in every worker."""
-    with LocalCluster(1, processes=False, dashboard_address=":0") as cluster, Client(cluster):
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster, Client(cluster):
         compile_kernels()
 
 

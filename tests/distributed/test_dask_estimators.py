@@ -210,7 +210,7 @@ def test_columns_of_this_process(client, tmp_path):
 
 async def _in_an_event_loop(call):
     async with (
-        LocalCluster(1, processes=False, asynchronous=True, dashboard_address=":0") as cluster,
+        LocalCluster(n_workers=1, processes=False, asynchronous=True, dashboard_address=":0") as cluster,
         Client(cluster, asynchronous=True) as client,
     ):
         call(client)

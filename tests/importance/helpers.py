@@ -45,7 +45,12 @@ def numeric(X: pd.DataFrame) -> Any:
 
 
 def twin_unbiased_gain(
-    model: TreeModel, tables: tuple[Any, Any, Any, Any], *, min_rows: int = 5, weights: Any = (None, None)
+    model: TreeModel,
+    tables: tuple[Any, Any, Any, Any],
+    *,
+    min_rows: int = 5,
+    weights: Any = (None, None),
+    offsets: Any = (None, None),
 ) -> tuple[Any, Any]:
     """Importance and standard errors, split by split, straight from the formulas.
 
@@ -59,11 +64,14 @@ def twin_unbiased_gain(
     """
     X_train, y_train, X_val, y_val = tables
     sides = []
-    for X, y, weight in ((X_train, y_train, weights[0]), (X_val, y_val, weights[1])):
+    for X, y, weight, offset in ((X_train, y_train, weights[0], offsets[0]), (X_val, y_val, weights[1], offsets[1])):
         rows = model.bind(X, 1)
         encoded = model.encode(y)
         weight = np.ones(len(encoded)) if weight is None else np.asarray(weight, dtype=float)
-        sides.append([rows.nodes(0, len(model.trees)), encoded, rows.base().copy(), weight])
+        raw = rows.base().copy()
+        if offset is not None:
+            raw += np.asarray(offset).reshape(raw.shape)
+        sides.append([rows.nodes(0, len(model.trees)), encoded, raw, weight])
     if model.class_weight is not None:
         by_class = model.class_weight(sides[0][1], None)
         for side in sides:

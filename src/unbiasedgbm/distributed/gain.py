@@ -53,7 +53,8 @@ def unbiased_gain(
     X_train, y_train, X_val, y_val
         Dask collections or lists of delayed tables, cut at the same rows.
     sample_weight_train, sample_weight_val, groups, level, min_rows
-        As in `unbiasedgbm.unbiased_gain`. Its ``loss``, ``draws`` and ``random_state`` need all rows in one place.
+        As in `unbiasedgbm.unbiased_gain`. Its ``loss``, ``draws``, ``random_state`` and offsets need all rows in one
+        place.
     n_jobs : int, optional
         Threads on each worker; None for those that it has.
     client : Client, default=None

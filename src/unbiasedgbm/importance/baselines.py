@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import narwhals as nw
@@ -21,6 +22,7 @@ def gain_importance(
     y_train: Any = None,
     *,
     sample_weight_train: Any = None,
+    offset_train: Any = None,
     loss: Loss | Callable[..., Any] | None = None,
     n_jobs: int | None = None,
 ) -> Importance:
@@ -33,7 +35,7 @@ def gain_importance(
     ----------
     model : object
         As in `unbiased_gain`.
-    X_train, y_train, sample_weight_train : optional
+    X_train, y_train, sample_weight_train, offset_train : optional
         The training rows, for models without gains.
     loss, n_jobs
         As in `unbiased_gain`.
@@ -53,13 +55,13 @@ def gain_importance(
     >>> bool((gain_importance(model).importance >= 0).all())
     True
     """
-    tree_model = read_model(model, loss)
+    tree_model = read_model(model, loss, offset=offset_train is not None)
     if all(tree.gain is not None for tree in tree_model.trees):
         per_tree = _credit(tree_model, [tree.gain for tree in tree_model.trees])
     elif X_train is None:
         raise UnsupportedModelError(f"{tree_model.name} models keep no gains: pass X_train and y_train.")
     else:
-        part = Part.of(tree_model, X_train, y_train, sample_weight_train, "train", n_jobs)
+        part = Part.of(tree_model, X_train, y_train, sample_weight_train, "train", n_jobs, offset=offset_train)
         if tree_model.class_weight is not None:
             part = part.times(tree_model.class_weight(part.y, part.weight))
         per_tree = _credit(tree_model, _training_gains(tree_model, part))
@@ -103,6 +105,7 @@ def permutation_importance(
     y_val: Any,
     *,
     sample_weight_val: Any = None,
+    offset_val: Any = None,
     n_repeats: int = 5,
     loss: Loss | None = None,
     level: float = 0.95,
@@ -115,7 +118,7 @@ def permutation_importance(
     ----------
     model : object
         As in `unbiased_gain`.
-    X_val, y_val, sample_weight_val
+    X_val, y_val, sample_weight_val, offset_val
         Held-out rows.
     n_repeats : int, default=5
         Shuffles of each column.
@@ -141,12 +144,12 @@ def permutation_importance(
     >>> permutation_importance(model, X[400:], y[400:], n_repeats=2).importance.shape
     (30,)
     """
-    tree_model = read_model(model, loss)
-    part = Part.of(tree_model, X_val, y_val, sample_weight_val, "val", n_jobs)
+    tree_model = read_model(model, loss, offset=offset_val is not None)
+    part = Part.of(tree_model, X_val, y_val, sample_weight_val, "val", n_jobs, offset=offset_val)
     everything = np.arange(len(part.y))
 
     def losses_of(table: Any) -> FloatArray:
-        raw = tree_model.bind(table, n_jobs).raw(everything)
+        raw = replace(part, rows=tree_model.bind(table, n_jobs)).predicted(everything)
         return tree_model.loss.values(part.y, raw[:, 0] if tree_model.loss.n_outputs == 1 else raw)
 
     weight = np.ones(len(part.y)) if part.weight is None else part.weight

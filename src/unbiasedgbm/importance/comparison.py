@@ -101,6 +101,8 @@ def compare_importances(
     methods: Sequence[str] = METHODS,
     sample_weight_train: Any = None,
     sample_weight_val: Any = None,
+    offset_train: Any = None,
+    offset_val: Any = None,
     loss: Loss | Callable[..., Any] | None = None,
     n_repeats: int = 5,
     random_state: int = 0,
@@ -110,7 +112,9 @@ def compare_importances(
 
     Parameters
     ----------
-    model, X_train, y_train, X_val, y_val, sample_weight_train, sample_weight_val, loss, n_jobs
+    model, X_train, y_train, X_val, y_val, sample_weight_train, sample_weight_val, offset_train, offset_val
+        As in `unbiased_gain`.
+    loss, n_jobs
         As in `unbiased_gain`.
     methods : sequence of str
         Any of "unbiased_gain", "gain", "split", "permutation" and "shap" (needs the shap package).
@@ -148,11 +152,19 @@ def compare_importances(
             y_val,
             sample_weight_train=sample_weight_train,
             sample_weight_val=sample_weight_val,
+            offset_train=offset_train,
+            offset_val=offset_val,
             loss=loss,
             n_jobs=n_jobs,
         ),
         "gain": lambda: gain_importance(
-            model, X_train, y_train, sample_weight_train=sample_weight_train, loss=loss, n_jobs=n_jobs
+            model,
+            X_train,
+            y_train,
+            sample_weight_train=sample_weight_train,
+            offset_train=offset_train,
+            loss=loss,
+            n_jobs=n_jobs,
         ),
         "split": lambda: split_importance(model, loss=loss),
         "permutation": lambda: permutation_importance(
@@ -160,6 +172,7 @@ def compare_importances(
             X_val,
             y_val,
             sample_weight_val=sample_weight_val,
+            offset_val=offset_val,
             n_repeats=n_repeats,
             loss=loss,  # type: ignore[arg-type]
             random_state=random_state,

@@ -12,6 +12,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
+from unbiasedgbm.ensemble.adapters import offset_argument
 from unbiasedgbm.importance.gain import unbiased_gain
 from unbiasedgbm.importance.result import FloatArray, Importance
 from unbiasedgbm.losses import Loss
@@ -24,6 +25,7 @@ def cross_unbiased_gain(
     *,
     cv: Any = 5,
     sample_weight: Any = None,
+    offset: Any = None,
     cv_groups: Any = None,
     loss: Loss | Callable[..., Any] | None = None,
     groups: Mapping[str, Sequence[str | int]] | None = None,
@@ -48,6 +50,9 @@ def cross_unbiased_gain(
     cv : int, splitter or iterable, default=5
         As in scikit-learn: stratified for classifiers if a number. Numbers are not shuffled.
     sample_weight : array-like of shape (n_rows,), optional
+    offset : array-like of shape (n_rows,) or (n_rows, n_outputs), optional
+        Raw scores to train on top of: handed to ``fit`` as ``base_margin`` (XGBoost), ``init_score`` (LightGBM) or
+        ``baseline`` (CatBoost), and to `unbiased_gain`.
     cv_groups : array-like of shape (n_rows,), optional
         Handed to the splitter, for rows that belong together.
     loss, groups, level, min_rows, n_jobs
@@ -70,12 +75,17 @@ def cross_unbiased_gain(
     """
     labels = np.asarray(y)
     splitter = check_cv(cv, labels, classifier=is_classifier(estimator))
-    weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    n_rows = _num_samples(X)
+    weight = _rows_of(sample_weight, n_rows, "sample_weight", np.float64)
+    start = _rows_of(offset, n_rows, "offset", np.float64)
+    together = _rows_of(cv_groups, n_rows, "cv_groups")
+    by_fit = {} if weight is None else {"sample_weight": weight}
+    if start is not None:
+        by_fit[offset_argument(estimator)] = start
     results, n_held, n_train = [], [], []
-    for rows, held in splitter.split(np.zeros(_num_samples(X)), labels, cv_groups):
+    for rows, held in splitter.split(np.zeros(n_rows), labels, together):
         X_train, y_train = _safe_indexing(X, rows), labels[rows]
-        fit_options = {} if weight is None else {"sample_weight": weight[rows]}
-        model = clone(estimator).fit(X_train, y_train, **fit_options)
+        model = clone(estimator).fit(X_train, y_train, **{name: column[rows] for name, column in by_fit.items()})
         results.append(
             unbiased_gain(
                 model,
@@ -85,6 +95,8 @@ def cross_unbiased_gain(
                 labels[held],
                 sample_weight_train=None if weight is None else weight[rows],
                 sample_weight_val=None if weight is None else weight[held],
+                offset_train=None if start is None else start[rows],
+                offset_val=None if start is None else start[held],
                 loss=loss,
                 groups=groups,
                 level=level,
@@ -99,6 +111,16 @@ def cross_unbiased_gain(
     pooled = pool_folds(results, share, inflation)
     parts = [result.groups for result in results if result.groups is not None]
     return replace(pooled, groups=pool_folds(parts, share, inflation) if parts else None)
+
+
+def _rows_of(values: Any, n_rows: int, name: str, dtype: Any = None) -> Any:
+    """A column of any type as an array, checked to have a value for every row."""
+    if values is None:
+        return None
+    column = np.asarray(values, dtype=dtype)
+    if column.shape[:1] != (n_rows,):
+        raise ValueError(f"{name} must have a value for each of the {n_rows} rows of X, got shape {column.shape}.")
+    return column
 
 
 def pool_folds(results: Sequence[Importance], share: FloatArray, inflation: float) -> Importance:

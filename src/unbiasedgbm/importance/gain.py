@@ -72,6 +72,8 @@ def unbiased_gain(
     *,
     sample_weight_train: Any = None,
     sample_weight_val: Any = None,
+    offset_train: Any = None,
+    offset_val: Any = None,
     loss: Loss | Callable[..., Any] | None = None,
     groups: Mapping[str, Sequence[str | int]] | None = None,
     level: float = 0.95,
@@ -93,6 +95,9 @@ def unbiased_gain(
         Rows that had no part in training, early stopping included.
     sample_weight_train, sample_weight_val : array-like, optional
         Weights as given to ``fit``. Class weights of the model itself are applied in any case.
+    offset_train, offset_val : array-like of shape (n,) or (n, n_outputs), optional
+        Raw scores that the model was trained on top of (XGBoost's ``base_margin``, LightGBM's ``init_score``,
+        CatBoost's ``baseline``), and those of the held-out rows. They take the place of the model's start value.
     loss : Loss or callable, optional
         For objectives that are not known by name (ranking, custom): ``loss(y, raw) -> (g, h)``, the first and second
         derivative by the raw prediction. ``y`` may have further columns, which are handed to the callable.
@@ -134,9 +139,11 @@ def unbiased_gain(
     """
     if not 0.0 < level < 1.0:
         raise ValueError(f"level must lie between 0 and 1, got {level}.")
-    tree_model = read_model(model, loss)
-    train = Part.of(tree_model, X_train, y_train, sample_weight_train, "train", n_jobs)
-    held = Part.of(tree_model, X_val, y_val, sample_weight_val, "val", n_jobs)
+    if (offset_train is None) != (offset_val is None):
+        raise ValueError("offset_train and offset_val must be given together: the same model judges both sets of rows.")
+    tree_model = read_model(model, loss, offset=offset_train is not None)
+    train = Part.of(tree_model, X_train, y_train, sample_weight_train, "train", n_jobs, offset=offset_train)
+    held = Part.of(tree_model, X_val, y_val, sample_weight_val, "val", n_jobs, offset=offset_val)
     if tree_model.class_weight is not None:
         by_class = tree_model.class_weight(train.y, train.weight)
         train, held = train.times(by_class), held.times(by_class)
@@ -204,6 +211,8 @@ class Part:
     weight : ndarray of shape (n_rows,), float64, or None
     raw : ndarray of shape (n_rows, n_outputs), float64
         Prediction of the trees so far; moves on in `walk`.
+    offset : ndarray of shape (n_rows, n_outputs), float64, or None
+        What the trees are added to, if it is not the model's own start value.
     """
 
     name: str
@@ -211,10 +220,19 @@ class Part:
     y: FloatArray
     weight: FloatArray | None
     raw: FloatArray
+    offset: FloatArray | None = None
 
     @classmethod
     def of(
-        cls, model: TreeModel, X: Any, y: Any, sample_weight: Any, name: str, n_jobs: int | None, whole: bool = True
+        cls,
+        model: TreeModel,
+        X: Any,
+        y: Any,
+        sample_weight: Any,
+        name: str,
+        n_jobs: int | None,
+        whole: bool = True,
+        offset: Any = None,
     ) -> Part:
         """Bind a table to the model and check that its parts fit together.
 
@@ -222,6 +240,8 @@ class Part:
         ----------
         whole : bool
             Whether these are all rows; of a share of them all weights may be zero.
+        offset : array-like or None
+            The model must have been read with ``offset=True``.
         """
         encoded = model.encode(y)
         rows = model.bind(X, n_jobs)
@@ -232,7 +252,11 @@ class Part:
             raise ValueError(f"X_{name} has no rows.")
         if not np.isfinite(encoded).all():
             raise ValueError(f"y_{name} holds a value that is missing or not finite.")
-        return cls(name, rows, encoded, _checked_weight(sample_weight, len(raw), name, whole), raw)
+        weight = _checked_weight(sample_weight, len(raw), name, whole)
+        if offset is None:
+            return cls(name, rows, encoded, weight, raw)
+        offset = _checked_offset(offset, raw.shape, name)
+        return cls(name, rows, encoded, weight, raw + offset, offset)
 
     def times(self, by_class: FloatArray) -> Part:
         """The same rows, weighted by their classes, too."""
@@ -242,6 +266,11 @@ class Part:
     def nodes(self, first: int, last: int) -> Any:
         """Leaf of each row, shape (last - first, n_rows), int32."""
         return np.ascontiguousarray(self.rows.nodes(first, last).T)
+
+    def predicted(self, sample: IntArray) -> FloatArray:
+        """The library's own raw prediction of some rows, offsets included, shape (len(sample), n_outputs)."""
+        raw = self.rows.raw(sample)
+        return raw if self.offset is None else raw + self.offset[sample]
 
     def outputs(self) -> FloatArray:
         """Raw predictions as losses want them."""
@@ -270,6 +299,16 @@ def _checked_weight(sample_weight: Any, n_rows: int, name: str, whole: bool) -> 
     if not (np.isfinite(weight).all() and (weight >= 0.0).all() and (weight.any() or not whole)):
         raise ValueError(f"sample_weight_{name} must be finite, not negative and not all zero.")
     return weight
+
+
+def _checked_offset(offset: Any, shape: tuple[int, int], name: str) -> FloatArray:
+    given = np.asarray(offset, dtype=np.float64)
+    if given.shape != shape and not (shape[1] == 1 and given.shape == shape[:1]):
+        wanted = f"({shape[0]},)" if shape[1] == 1 else f"{shape}"
+        raise ValueError(f"offset_{name} must have shape {wanted}, got {given.shape}.")
+    if not np.isfinite(given).all():
+        raise ValueError(f"offset_{name} holds a value that is missing or not finite.")
+    return given.reshape(shape)
 
 
 class _Tally:
@@ -348,7 +387,7 @@ class GainRows:
         self._nodes: list[Any] = []
         self._gradients: list[tuple[FloatArray, FloatArray]] = []
         self._samples = [proof_rows(len(part.y)) for part in self._parts]
-        self._expected = [part.rows.raw(sample) for part, sample in zip(self._parts, self._samples, strict=True)]
+        self._expected = [part.predicted(sample) for part, sample in zip(self._parts, self._samples, strict=True)]
         self._largest = [float(np.abs(part.raw).max()) for part in self._parts]
 
     def mass(self) -> float:

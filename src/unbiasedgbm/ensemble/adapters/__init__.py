@@ -23,6 +23,7 @@ __all__ = [
     "TreeModel",
     "UnsupportedModelError",
     "check_additive",
+    "offset_argument",
     "read_model",
     "supported_libraries",
 ]
@@ -36,8 +37,11 @@ _READERS: tuple[tuple[str, str], ...] = (
     ("sklearn.ensemble", "sklearn"),
 )
 
+# What the libraries call an offset in their ``fit``. In all of them it takes the place of the start value.
+_OFFSETS = {"xgboost": "base_margin", "lightgbm": "init_score", "catboost": "baseline"}
 
-def read_model(model: Any, loss: Loss | Callable[..., Any] | None = None) -> TreeModel:
+
+def read_model(model: Any, loss: Loss | Callable[..., Any] | None = None, *, offset: bool = False) -> TreeModel:
     """Read a trained model into the neutral form.
 
     Parameters
@@ -47,6 +51,8 @@ def read_model(model: Any, loss: Loss | Callable[..., Any] | None = None) -> Tre
     loss : Loss or callable, optional
         Replaces the model's own objective: a `Loss`, or ``loss(y, raw) -> (g, h)``. Needed for ranking and other
         objectives that are not known by name.
+    offset : bool, default=False
+        Whether the model was trained on top of offsets, so that it has no start value of its own.
 
     Returns
     -------
@@ -54,11 +60,29 @@ def read_model(model: Any, loss: Loss | Callable[..., Any] | None = None) -> Tre
     """
     if loss is not None and not isinstance(loss, Loss) and not callable(loss):
         raise TypeError(f"loss must be a Loss or a callable (y, raw) -> (g, h), got {type(loss).__name__}.")
+    if offset:
+        offset_argument(model)
+    reader = importlib.import_module(f"{__name__}.{_reader_of(model)}")
+    return reader.read(model, loss, offset) if offset else reader.read(model, loss)
+
+
+def offset_argument(model: Any) -> str:
+    """What the model's ``fit`` calls an offset: ``base_margin``, ``init_score`` or ``baseline``."""
+    library = _reader_of(model)
+    if library not in _OFFSETS:
+        raise UnsupportedModelError(
+            f"offset: a {type(model).__name__} is never trained on top of offsets, as models of {', '.join(_OFFSETS)} "
+            "may be."
+        )
+    return _OFFSETS[library]
+
+
+def _reader_of(model: Any) -> str:
+    """Module of the reader for a model, trained or not."""
     for base in type(model).__mro__:
         for package, module in _READERS:
             if base.__module__ == package or base.__module__.startswith(package + "."):
-                reader = importlib.import_module(f"{__name__}.{module}")
-                return reader.read(model, loss)
+                return module
     raise UnsupportedModelError(
         f"model: cannot read a {type(model).__module__}.{type(model).__name__}. Supported are trained models of "
         f"{', '.join(supported_libraries())}; for a Pipeline, pass its last step and the transformed tables."

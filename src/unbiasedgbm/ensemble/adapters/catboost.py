@@ -28,7 +28,7 @@ from unbiasedgbm.ensemble.adapters.neutral import (
 from unbiasedgbm.losses import Loss
 
 
-def read(model: Any, loss: Loss | Callable[..., Any] | None) -> TreeModel:
+def read(model: Any, loss: Loss | Callable[..., Any] | None, offset: bool = False) -> TreeModel:
     """Read a trained ``CatBoost``, ``CatBoostClassifier`` or ``CatBoostRegressor``."""
     if not model.is_fitted():
         raise UnsupportedModelError("model: this CatBoost model has not been fitted.")
@@ -53,7 +53,7 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None) -> TreeModel:
         n_outputs=n_outputs,
         feature_names=tuple(model.feature_names_),
         loss=_loss(objective, n_outputs) if loss is None else as_loss(loss, n_outputs),
-        bind=lambda X, n_jobs: _Rows(model, leaves, X, n_jobs, base),
+        bind=lambda X, n_jobs: _Rows(model, leaves, X, n_jobs, base, offset),
         encode=objectives.ClassEncoder(classes) if len(classes) else objectives.encode_numbers,
         class_weight=_class_weight(parameters),
         sources=sources.table(),
@@ -63,20 +63,27 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None) -> TreeModel:
 class _Rows:
     """A table as a CatBoost model sees it."""
 
-    def __init__(self, model: Any, leaves: tuple[IntArray, ...], X: Any, n_jobs: int | None, base: FloatArray) -> None:
+    def __init__(
+        self, model: Any, leaves: tuple[IntArray, ...], X: Any, n_jobs: int | None, base: FloatArray, offset: bool
+    ) -> None:
         self._model = model
         self._leaves = leaves
         self._threads = -1 if n_jobs is None else n_jobs
-        self._base = base
+        self._n_outputs = len(base)
         # One conversion of the table serves all calls.
         self._pool = X if isinstance(X, catboost.Pool) else _pool(model, X)
+        # A baseline in the pool is added to predictions; an offset takes the place of both.
+        baseline = np.asarray(self._pool.get_baseline(), dtype=np.float64)
+        start = np.tile(base, (self._pool.num_row(), 1)) + (baseline.reshape(-1, len(base)) if baseline.size else 0.0)
+        self._base = np.zeros_like(start) if offset else start
+        self._left_out = start - self._base
 
     def base(self) -> FloatArray:
-        return np.tile(self._base, (self._pool.num_row(), 1))
+        return self._base.copy()
 
     def raw(self, sample: RowNumbers) -> FloatArray:
         raw = self._model.predict(self._pool, prediction_type="RawFormulaVal", thread_count=self._threads)
-        return np.asarray(raw, dtype=np.float64).reshape(-1, len(self._base))[sample]
+        return (np.asarray(raw, dtype=np.float64).reshape(-1, self._n_outputs) - self._left_out)[sample]
 
     def nodes(self, first: int, last: int) -> IntArray:
         leaves = self._model.calc_leaf_indexes(

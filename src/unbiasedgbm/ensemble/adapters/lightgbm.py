@@ -32,13 +32,13 @@ from unbiasedgbm.ensemble.adapters.neutral import (
 from unbiasedgbm.losses import Loss
 
 
-def read(model: Any, loss: Loss | Callable[..., Any] | None) -> TreeModel:
+def read(model: Any, loss: Loss | Callable[..., Any] | None, offset: bool = False) -> TreeModel:
     """Read an ``LGBMModel`` or a ``Booster``; trees after ``best_iteration`` are left out, as in its ``predict``."""
     booster = model if isinstance(model, lightgbm.Booster) else model.booster_
     header, blocks, parameters = _sections(booster.model_to_string())
     n_outputs = int(header.get("num_tree_per_iteration", "1"))
     averaged = "average_output" in header
-    start = _start_values(blocks, n_outputs, averaged, parameters)
+    start = np.zeros(len(blocks)) if offset else _start_values(blocks, n_outputs, averaged, parameters)
     trees = tuple(
         _tree(
             block,

@@ -27,7 +27,7 @@ from unbiasedgbm.ensemble.adapters.neutral import (
 from unbiasedgbm.losses import Loss
 
 
-def read(model: Any, loss: Loss | Callable[..., Any] | None) -> TreeModel:
+def read(model: Any, loss: Loss | Callable[..., Any] | None, offset: bool = False) -> TreeModel:
     """Read an ``XGBModel`` (up to ``best_iteration``, as in its ``predict``) or a ``Booster`` (all trees)."""
     booster = model if isinstance(model, xgboost.Booster) else model.get_booster()
     learner = json.loads(bytes(booster.save_raw("json")))["learner"]
@@ -51,7 +51,9 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None) -> TreeModel:
         n_outputs=n_outputs,
         feature_names=_feature_names(model, booster),
         loss=_loss(objective, n_outputs) if loss is None else as_loss(loss, n_outputs),
-        bind=lambda X, n_jobs: _Rows(model, booster, X, n_jobs, limits[: n_iterations + 1], _base(learner, n_outputs)),
+        bind=lambda X, n_jobs: _Rows(
+            model, booster, X, n_jobs, limits[: n_iterations + 1], _base(learner, n_outputs), offset
+        ),
         encode=objectives.ClassEncoder(model.classes_) if hasattr(model, "classes_") else objectives.encode_numbers,
         class_weight=_class_weight(objective),
         limits=tuple(limits[: n_iterations + 1]),
@@ -64,20 +66,25 @@ class _Rows:
     """A table as an XGBoost model sees it."""
 
     def __init__(
-        self, model: Any, booster: Any, X: Any, n_jobs: int | None, limits: list[int], base: FloatArray
+        self, model: Any, booster: Any, X: Any, n_jobs: int | None, limits: list[int], base: FloatArray, offset: bool
     ) -> None:
         self._booster = booster
         self._threads = {} if n_jobs is None else {"nthread": n_jobs}
         self._limits = limits
-        self._base = base
+        self._n_outputs = len(base)
         self._matrix = X if isinstance(X, xgboost.DMatrix) else _matrix(model, booster, X, n_jobs)
+        # A margin, in the matrix or given as an offset, takes the place of the base score.
+        margin = np.asarray(self._matrix.get_base_margin(), dtype=np.float64)
+        start = margin.reshape(-1, len(base)) if margin.size else np.tile(base, (self._matrix.num_row(), 1))
+        self._base = np.zeros_like(start) if offset else start
+        self._left_out = start - self._base
 
     def base(self) -> FloatArray:
-        return np.tile(self._base, (self._matrix.num_row(), 1))
+        return self._base.copy()
 
     def raw(self, sample: RowNumbers) -> FloatArray:
         raw = self._part(0, len(self._limits) - 1).predict(self._matrix, output_margin=True)
-        return np.asarray(raw, dtype=np.float64).reshape(-1, len(self._base))[sample]
+        return (np.asarray(raw, dtype=np.float64).reshape(-1, self._n_outputs) - self._left_out)[sample]
 
     def nodes(self, first: int, last: int) -> IntArray:
         part = self._part(self._limits.index(first), self._limits.index(last))

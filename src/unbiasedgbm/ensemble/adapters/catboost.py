@@ -54,7 +54,7 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None, offset: bool = Fals
         feature_names=tuple(model.feature_names_),
         loss=_loss(objective, n_outputs) if loss is None else as_loss(loss, n_outputs),
         bind=lambda X, n_jobs: _Rows(model, leaves, X, n_jobs, base, offset),
-        encode=objectives.ClassEncoder(classes) if len(classes) else objectives.encode_numbers,
+        encode=_encode(classes, objective, loss is not None),
         class_weight=_class_weight(parameters),
         sources=sources.table(),
     )
@@ -248,6 +248,15 @@ def _loss(objective: str, n_outputs: int) -> Loss:
     if name not in simple:
         raise objectives.unknown_objective("CatBoost", objective)
     return simple[name]()
+
+
+def _encode(classes: Any, objective: str, custom: bool) -> Callable[[Any], FloatArray]:
+    """Targets as the loss wants them; those of a user's loss are its own affair."""
+    if objective.partition(":")[0] == "CrossEntropy" and not custom:
+        return objectives.encode_shares
+    if len(classes):
+        return objectives.ClassEncoder(classes)
+    return objectives.encode_numbers
 
 
 def _class_weight(parameters: dict[str, Any]) -> Callable[[FloatArray, FloatArray | None], FloatArray] | None:

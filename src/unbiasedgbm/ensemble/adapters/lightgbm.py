@@ -61,7 +61,7 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None, offset: bool = Fals
         feature_names=tuple(booster.feature_name()),
         loss=_loss(objective, parameters, n_outputs) if loss is None else as_loss(loss, n_outputs),
         bind=lambda X, n_jobs: _Rows(model, trees, X, n_jobs, base, averaged),
-        encode=objectives.ClassEncoder(model.classes_) if hasattr(model, "classes_") else objectives.encode_numbers,
+        encode=_encode(model, objective.split()[0], n_outputs, loss is not None),
         class_weight=_class_weight(model, parameters),
         limits=tuple(range(0, len(trees) + 1, n_outputs)),
     )
@@ -203,6 +203,17 @@ def _loss(objective: str, parameters: dict[str, str], n_outputs: int) -> Loss:
         quantile=float(parameters.get("alpha", "0.5")),
         tweedie_power=float(parameters.get("tweedie_variance_power", "1.5")),
     )
+
+
+def _encode(model: Any, objective: str, n_outputs: int, custom: bool) -> Callable[[Any], FloatArray]:
+    """Targets as the loss wants them; those of a user's loss are its own affair."""
+    if hasattr(model, "classes_"):
+        return objectives.ClassEncoder(model.classes_)
+    if objective in ("binary", "multiclass", "multiclassova") and not custom:
+        return objectives.NumberedClasses(max(2, n_outputs))
+    if objective == "cross_entropy" and not custom:
+        return objectives.encode_shares
+    return objectives.encode_numbers
 
 
 def _class_weight(

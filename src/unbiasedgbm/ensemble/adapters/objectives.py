@@ -132,8 +132,45 @@ def unknown_objective(library: str, objective: Any) -> TypeError:
 
 def encode_numbers(y: Any) -> FloatArray:
     """Targets as float64; columns beyond the first (query numbers, say) are kept for a user's loss."""
-    encoded = np.ascontiguousarray(np.asarray(y), dtype=np.float64)
+    try:
+        encoded = np.ascontiguousarray(np.asarray(y), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"y must hold numbers for this model, which keeps no labels: {error}.") from error
     return encoded[:, 0] if encoded.ndim == 2 and encoded.shape[1] == 1 else encoded
+
+
+def encode_shares(y: Any) -> FloatArray:
+    """Targets of a binary model that keeps no labels: 0, 1, or a share of ones between them."""
+    encoded = encode_numbers(y)
+    _refuse_labels(encoded, (encoded < 0.0) | (encoded > 1.0), "0 and 1")
+    return encoded
+
+
+class NumberedClasses:
+    """Targets of a model that keeps no labels: the numbers of its classes.
+
+    Parameters
+    ----------
+    n_classes : int
+    """
+
+    def __init__(self, n_classes: int) -> None:
+        self.n_classes = n_classes
+
+    def __call__(self, y: Any) -> FloatArray:
+        """Class numbers, shape (n,), float64."""
+        encoded = encode_numbers(y)
+        unknown = np.isfinite(encoded) & ~np.isin(encoded, np.arange(self.n_classes))
+        _refuse_labels(encoded, unknown, f"0 {'and' if self.n_classes == 2 else 'to'} {self.n_classes - 1}")
+        return encoded
+
+
+def _refuse_labels(y: FloatArray, unknown: Any, wanted: str) -> None:
+    if unknown.any():
+        raise ValueError(
+            f"y holds {y[unknown][0]:g}, but this model keeps no labels and knows its classes as {wanted}. Number them "
+            "as they were numbered in training."
+        )
 
 
 class ClassEncoder:

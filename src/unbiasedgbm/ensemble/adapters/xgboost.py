@@ -54,7 +54,7 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None, offset: bool = Fals
         bind=lambda X, n_jobs: _Rows(
             model, booster, X, n_jobs, limits[: n_iterations + 1], _base(learner, n_outputs), offset
         ),
-        encode=objectives.ClassEncoder(model.classes_) if hasattr(model, "classes_") else objectives.encode_numbers,
+        encode=_encode(model, objective["name"], n_outputs, loss is not None),
         class_weight=_class_weight(objective),
         limits=tuple(limits[: n_iterations + 1]),
         # XGBoost adds up leaf values in single precision.
@@ -198,6 +198,17 @@ def _loss(objective: dict[str, Any], n_outputs: int) -> Loss:
     if name not in simple:
         raise objectives.unknown_objective("XGBoost", name)
     return simple[name]()
+
+
+def _encode(model: Any, objective: str, n_outputs: int, custom: bool) -> Callable[[Any], FloatArray]:
+    """Targets as the loss wants them; those of a user's loss are its own affair."""
+    if hasattr(model, "classes_"):
+        return objectives.ClassEncoder(model.classes_)
+    if objective in ("multi:softmax", "multi:softprob") and not custom:
+        return objectives.NumberedClasses(n_outputs)
+    if objective in ("binary:logistic", "binary:logitraw", "reg:logistic") and not custom:
+        return objectives.encode_shares
+    return objectives.encode_numbers
 
 
 def _class_weight(objective: dict[str, Any]) -> Callable[[FloatArray, FloatArray | None], FloatArray] | None:

@@ -5,13 +5,16 @@ from typing import Any
 import lightgbm
 import numpy as np
 import pytest
+from sklearn import config_context
 from sklearn.ensemble import (
     GradientBoostingRegressor,
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
 )
+from sklearn.exceptions import UnsetMetadataPassedError
+from sklearn.feature_selection import SelectFromModel
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.model_selection import GridSearchCV, GroupKFold, KFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -88,6 +91,68 @@ def test_weights_are_used() -> None:
     seen = UnbiasedGainSelector(classifier(), mode="k_best", param=1, random_state=0)
     assert seen.fit(X, y).get_support(indices=True)[0] == 12
     assert seen.fit(X, y, sample_weight=weight).get_support(indices=True)[0] != 12
+
+
+@pytest.mark.parametrize("cv", [None, KFold(3)])
+def test_weights_are_routed(cv: Any) -> None:
+    X, y = noisy_table()
+    weight = np.random.default_rng(1).uniform(0.0, 2.0, len(y))
+    expected = UnbiasedGainSelector(classifier(), cv=cv, random_state=0).fit(X, y, sample_weight=weight).importance_
+    plain = UnbiasedGainSelector(classifier(), cv=cv, random_state=0).fit(X, y).importance_
+    with config_context(enable_metadata_routing=True):
+        for name, request in (("sample_weight", True), ("trust", "trust")):
+            inner = classifier().set_fit_request(sample_weight=request)
+            selector = UnbiasedGainSelector(inner, cv=cv, random_state=0)
+            direct = selector.fit(X, y, **{name: weight}).importance_
+            np.testing.assert_array_equal(direct.importance, expected.importance)
+            last = LogisticRegression().set_fit_request(sample_weight=False)
+            pipeline = make_pipeline(selector, last).fit(X, y, **{name: weight})
+            np.testing.assert_array_equal(pipeline[0].importance_.importance, expected.importance)
+        silent = make_pipeline(UnbiasedGainSelector(inner, cv=cv, random_state=0), LogisticRegression()).fit(X, y)
+        np.testing.assert_array_equal(silent[0].importance_.importance, plain.importance)
+
+
+def test_routing_is_that_of_scikit_learn_s_selector() -> None:
+    X, y = noisy_table(300)
+    weight = np.ones(300)
+    with config_context(enable_metadata_routing=True):
+        for cls in (UnbiasedGainSelector, SelectFromModel):
+            with pytest.raises(UnsetMetadataPassedError, match=r"LGBMClassifier\.fit"):
+                cls(classifier()).fit(X, y, sample_weight=weight)
+            with pytest.raises(TypeError, match="sample_weight"):
+                cls(classifier().set_fit_request(sample_weight=False)).fit(X, y, sample_weight=weight)
+            routing = cls(classifier().set_fit_request(sample_weight="trust")).get_metadata_routing()
+            assert routing.consumes("fit", ["trust", "sample_weight", "groups"]) == {"trust"}
+            assert not hasattr(cls(classifier()), "set_fit_request")
+        asked = classifier().set_fit_request(feature_name=True)
+        with pytest.raises(TypeError, match="'feature_name'"):
+            UnbiasedGainSelector(asked).fit(X, y, feature_name=["a"])
+
+
+def test_weights_and_groups_are_routed_through_cross_validation() -> None:
+    X, y = noisy_table(900)
+    weight, groups = np.random.default_rng(1).uniform(0.0, 2.0, 900), np.arange(900) // 10
+    with config_context(enable_metadata_routing=True):
+        inner = classifier().set_fit_request(sample_weight=True)
+        last = LogisticRegression().set_fit_request(sample_weight=False).set_score_request(sample_weight=True)
+        pipeline = make_pipeline(UnbiasedGainSelector(inner, cv=GroupKFold(3), mode="k_best", param=2), last)
+        found = cross_validate(
+            pipeline, X, y, params={"sample_weight": weight, "groups": groups}, cv=GroupKFold(2), return_estimator=True
+        )
+    rows, _ = next(iter(GroupKFold(2).split(X, y, groups)))
+    alone = UnbiasedGainSelector(classifier(), cv=GroupKFold(3), mode="k_best", param=2)
+    expected = alone.fit(X[rows], y[rows], sample_weight=weight[rows], groups=groups[rows]).importance_
+    np.testing.assert_array_equal(found["estimator"][0][0].importance_.importance, expected.importance)
+    assert (found["test_score"] > 0.6).all()
+
+
+def test_groups_of_rows_stay_together() -> None:
+    X, y = noisy_table(600)
+    groups = np.arange(600) // 10
+    selector = UnbiasedGainSelector(classifier(), cv=GroupKFold(3)).fit(X, y, groups=groups.tolist())
+    assert selector.importance_.settings["n_folds"] == 3
+    with pytest.raises(ValueError, match="groups needs a cv"):
+        UnbiasedGainSelector(classifier()).fit(X, y, groups=groups)
 
 
 def test_errors_name_the_parameter() -> None:

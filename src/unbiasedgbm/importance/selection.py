@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.feature_selection import SelectorMixin
 from sklearn.model_selection import train_test_split
 from sklearn.utils import _safe_indexing, check_random_state, get_tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted, validate_data
 
 from unbiasedgbm.importance.crossfit import cross_unbiased_gain
@@ -39,6 +41,11 @@ class UnbiasedGainSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         As in `unbiased_gain`.
     random_state : int, RandomState or None, default=None
         Of the rows that are held out.
+
+    Notes
+    -----
+    With scikit-learn's metadata routing, weights must be requested by the estimator
+    (``estimator.set_fit_request(sample_weight=True)``), as in its ``SelectFromModel``; groups of rows go to ``cv``.
 
     Attributes
     ----------
@@ -85,17 +92,15 @@ class UnbiasedGainSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         X : table of shape (n_rows, n_features)
         y : array-like of shape (n_rows,)
         **fit_params
-            ``sample_weight``: array-like of shape (n_rows,). Other arguments are refused, because they could not be
-            split with the rows.
+            ``sample_weight``: array-like of shape (n_rows,). ``groups``: array-like of shape (n_rows,), for a ``cv``
+            that keeps rows together. Other arguments are refused, because they could not be split with the rows.
 
         Returns
         -------
         self
         """
-        unknown = sorted(set(fit_params) - {"sample_weight"})
-        if unknown:
-            raise TypeError(f"fit got an unexpected argument {unknown[0]!r}; only sample_weight is supported.")
         self._check_parameters()
+        sample_weight, groups = self._routed(fit_params)
         if hasattr(X, "columns") or hasattr(X, "column_names"):
             # The estimator may know categories and missing values that an array would lose.
             validate_data(self, X, skip_check_array=True)
@@ -104,10 +109,43 @@ class UnbiasedGainSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
                 self, X, y, dtype=None, ensure_all_finite=not get_tags(self).input_tags.allow_nan, ensure_min_samples=4
             )
         labels = np.asarray(y)
-        sample_weight = fit_params.get("sample_weight")
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
-        self.importance_ = self._crossfit(X, labels, weight) if self.cv is not None else self._split(X, labels, weight)
+        if self.cv is None:
+            self.importance_ = self._split(X, labels, weight)
+        else:
+            self.importance_ = cross_unbiased_gain(
+                self.estimator, X, labels, cv=self.cv, sample_weight=weight, cv_groups=groups, min_rows=self.min_rows
+            )
         return self
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Who gets what is passed to ``fit``: the estimator weights, a splitter groups of rows.
+
+        Returns
+        -------
+        MetadataRouter
+        """
+        router = MetadataRouter(owner=self).add(
+            estimator=self.estimator, method_mapping=MethodMapping().add(caller="fit", callee="fit")
+        )
+        if hasattr(self.cv, "split"):
+            router.add(splitter=self.cv, method_mapping=MethodMapping().add(caller="fit", callee="split"))
+        return router
+
+    def _routed(self, fit_params: dict[str, Any]) -> tuple[Any, Any]:
+        """Weights and groups among the arguments of ``fit``, by the names that the receivers have asked for."""
+        if get_config()["enable_metadata_routing"] and fit_params:
+            routed = process_routing(self, "fit", **fit_params)
+            fit_params = {**routed.estimator.fit, **(routed.splitter.split if "splitter" in routed else {})}
+        unknown = sorted(set(fit_params) - {"sample_weight", "groups"})
+        if unknown:
+            raise TypeError(
+                f"fit got an unexpected argument {unknown[0]!r}; only sample_weight and groups are supported."
+            )
+        groups = fit_params.get("groups")
+        if groups is not None and self.cv is None:
+            raise ValueError("groups needs a cv that keeps them together, for example cv=GroupKFold(5); got cv=None.")
+        return fit_params.get("sample_weight"), groups
 
     def _check_parameters(self) -> None:
         if self.mode not in MODES:
@@ -119,11 +157,6 @@ class UnbiasedGainSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
             raise ValueError(f"param must lie in (0, 1] for mode={self.mode!r}, got {self.param!r}.")
         if not 0.0 < self.held_out < 1.0:
             raise ValueError(f"held_out must lie between 0 and 1, got {self.held_out!r}.")
-
-    def _crossfit(self, X: Any, y: Any, weight: Any) -> Importance:
-        return cross_unbiased_gain(
-            self.estimator, X, y, cv=self.cv, sample_weight=weight, min_rows=self.min_rows, n_jobs=None
-        )
 
     def _split(self, X: Any, y: Any, weight: Any) -> Importance:
         """Hold out a part of the rows, each class in its share if it has two rows."""

@@ -13,7 +13,9 @@ import xgboost
 from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
 from sklearn.inspection import permutation_importance as sklearn_permutation_importance
 
+from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor
 from unbiasedgbm.ensemble.adapters import UnsupportedModelError
+from unbiasedgbm.export import to_shap
 from unbiasedgbm.importance import (
     compare_importances,
     gain_importance,
@@ -118,6 +120,35 @@ def test_shap_sums_over_classes() -> None:
         iterations=5, cat_features=["many", "few"], verbose=0, thread_count=1, allow_writing_files=False
     ).fit(X, y)
     assert shap_importance(cat, X).importance.argmax() in (0, 1)
+
+
+def test_comparison_of_our_own_models() -> None:
+    X, targets = mixed_table(800)
+    for cls, target in (
+        (UnbiasedGBMRegressor, "regression"),
+        (UnbiasedGBMClassifier, "binary"),
+        (UnbiasedGBMClassifier, "multiclass"),
+    ):
+        y = targets[target]
+        for table in (X, numeric(X), pl.from_pandas(X)):
+            model = cls(n_estimators=5, random_state=0, n_jobs=1).fit(table[:400], y[:400])
+            compared = compare_importances(model, table[:400], y[:400], table[400:], y[400:], n_repeats=1)
+            assert tuple(compared.results) == METHODS
+            assert compared.to_frame().shape[0] == 4
+            values = np.abs(to_shap(model).shap_values(table[400:]))
+            expected = values.reshape(400, 4, -1).sum(axis=2).mean(axis=0)
+            np.testing.assert_allclose(compared.results["shap"].importance, expected)
+            for result in compared.results.values():
+                assert result.importance[0] > 0.0
+                assert result.feature_names == compared.results["unbiased_gain"].feature_names
+
+
+def test_comparison_of_a_model_without_splits() -> None:
+    X, y = np.random.default_rng(0).normal(size=(60, 2)), np.ones(60)
+    model = UnbiasedGBMRegressor(n_estimators=5).fit(X, y)
+    compared = compare_importances(model, X, y, X, y, n_repeats=1)
+    for result in compared.results.values():
+        np.testing.assert_array_equal(result.importance, 0.0)
 
 
 def test_shap_without_the_package(monkeypatch: pytest.MonkeyPatch, lgbm: Any, data: tuple[Any, Any]) -> None:

@@ -183,7 +183,7 @@ def shap_importance(model: Any, X_val: Any, *, loss: Loss | Callable[..., Any] |
     Parameters
     ----------
     model : object
-        A model that `shap.TreeExplainer` reads.
+        A model that `shap.TreeExplainer` reads, or one of our own.
     X_val : table of shape (n_val, n_features)
     loss : optional
         Only needed if the model's objective is unknown.
@@ -202,14 +202,8 @@ def shap_importance(model: Any, X_val: Any, *, loss: Loss | Callable[..., Any] |
     >>> shap_importance(model, X[400:]).importance.shape
     (30,)
     """
-    try:
-        import shap
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("shap_importance needs shap: pip install 'unbiasedgbm[shap]'.") from error
     tree_model = read_model(model, loss)
-    values = shap.TreeExplainer(model).shap_values(_for_shap(tree_model, model, X_val))
-    # A list of classes in older releases, classes last in newer ones.
-    table = np.abs(np.stack(values, axis=-1) if isinstance(values, list) else np.asarray(values))
+    table = np.abs(_shap_values(tree_model, model, X_val))
     by_row = table.sum(axis=2) if table.ndim == 3 else table
     return Importance(
         method="mean |SHAP|",
@@ -222,13 +216,24 @@ def shap_importance(model: Any, X_val: Any, *, loss: Loss | Callable[..., Any] |
     )
 
 
-def _for_shap(tree_model: TreeModel, model: Any, X: Any) -> Any:
-    """CatBoost must be told which columns are categories; the others know."""
-    if tree_model.library != "catboost":
-        return X
-    import catboost
+def _shap_values(tree_model: TreeModel, model: Any, X: Any) -> Any:
+    """SHAP values, shape (n_rows, n_features) or, with several outputs, (n_rows, n_features, n_outputs)."""
+    try:
+        import shap
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError("shap_importance needs shap: pip install 'unbiasedgbm[shap]'.") from error
+    if tree_model.library == "unbiasedgbm":
+        from unbiasedgbm.export import to_shap
 
-    return catboost.Pool(X, cat_features=model.get_cat_feature_indices())
+        return to_shap(model).shap_values(X)
+    if tree_model.library == "catboost":
+        # It must be told which columns are categories; the others know.
+        import catboost
+
+        X = catboost.Pool(X, cat_features=model.get_cat_feature_indices())
+    values = shap.TreeExplainer(model).shap_values(X)
+    # A list of classes in older releases, classes last in newer ones.
+    return np.stack(values, axis=-1) if isinstance(values, list) else np.asarray(values)
 
 
 def _shuffled(X: Any, column: int, order: IntArray) -> Any:

@@ -71,7 +71,7 @@ def unbiased_gain(
             raise ValueError(f"{name} must be a collection of all rows, got None.")
     client = chosen_client(client)
     local = model.to_local() if hasattr(model, "to_local") else model
-    tree_model = read_model(local, None)
+    tree_model = read_model(local, None).named_by(X_train)
     for attempt in range(_ATTEMPTS):
         crew = None
         # anew, with keys of their own: those of the last attempt are cancelled

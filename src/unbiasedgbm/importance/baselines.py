@@ -55,7 +55,7 @@ def gain_importance(
     >>> bool((gain_importance(model).importance >= 0).all())
     True
     """
-    tree_model = read_model(model, loss, offset=offset_train is not None)
+    tree_model = read_model(model, loss, offset=offset_train is not None).named_by(X_train)
     if all(tree.gain is not None for tree in tree_model.trees):
         per_tree = _credit(tree_model, [tree.gain for tree in tree_model.trees])
     elif X_train is None:
@@ -68,13 +68,15 @@ def gain_importance(
     return _untested("gain", tree_model, per_tree)
 
 
-def split_importance(model: Any, *, loss: Loss | Callable[..., Any] | None = None) -> Importance:
+def split_importance(model: Any, X_train: Any = None, *, loss: Loss | Callable[..., Any] | None = None) -> Importance:
     """Split count: how often each feature is split; a split by a combination counts in parts.
 
     Parameters
     ----------
     model : object
         As in `unbiased_gain`.
+    X_train : table, optional
+        Only for the names of its columns, in which LightGBM replaces spaces.
     loss : optional
         Only needed if the model's objective is unknown.
 
@@ -94,7 +96,7 @@ def split_importance(model: Any, *, loss: Loss | Callable[..., Any] | None = Non
     >>> bool(result.importance.sum() == result.n_splits.sum())
     True
     """
-    tree_model = read_model(model, loss)
+    tree_model = read_model(model, loss).named_by(X_train)
     counts = [tree.is_split.astype(np.float64) for tree in tree_model.trees]
     return _untested("split count", tree_model, _credit(tree_model, counts))
 
@@ -144,7 +146,7 @@ def permutation_importance(
     >>> permutation_importance(model, X[400:], y[400:], n_repeats=2).importance.shape
     (30,)
     """
-    tree_model = read_model(model, loss, offset=offset_val is not None)
+    tree_model = read_model(model, loss, offset=offset_val is not None).named_by(X_val)
     part = Part.of(tree_model, X_val, y_val, sample_weight_val, "val", n_jobs, offset=offset_val)
     everything = np.arange(len(part.y))
 
@@ -202,7 +204,7 @@ def shap_importance(model: Any, X_val: Any, *, loss: Loss | Callable[..., Any] |
     >>> shap_importance(model, X[400:]).importance.shape
     (30,)
     """
-    tree_model = read_model(model, loss)
+    tree_model = read_model(model, loss).named_by(X_val)
     table = np.abs(_shap_values(tree_model, model, X_val))
     by_row = table.sum(axis=2) if table.ndim == 3 else table
     return Importance(

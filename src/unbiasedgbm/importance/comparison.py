@@ -166,7 +166,7 @@ def compare_importances(
             loss=loss,
             n_jobs=n_jobs,
         ),
-        "split": lambda: split_importance(model, loss=loss),
+        "split": lambda: split_importance(model, X_train, loss=loss),
         "permutation": lambda: permutation_importance(
             model,
             X_val,

@@ -141,7 +141,7 @@ def unbiased_gain(
         raise ValueError(f"level must lie between 0 and 1, got {level}.")
     if (offset_train is None) != (offset_val is None):
         raise ValueError("offset_train and offset_val must be given together: the same model judges both sets of rows.")
-    tree_model = read_model(model, loss, offset=offset_train is not None)
+    tree_model = read_model(model, loss, offset=offset_train is not None).named_by(X_train)
     train = Part.of(tree_model, X_train, y_train, sample_weight_train, "train", n_jobs, offset=offset_train)
     held = Part.of(tree_model, X_val, y_val, sample_weight_val, "val", n_jobs, offset=offset_val)
     if tree_model.class_weight is not None:

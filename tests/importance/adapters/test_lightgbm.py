@@ -4,10 +4,11 @@ from typing import Any, ClassVar
 
 import lightgbm
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from unbiasedgbm.ensemble.adapters import UnsupportedModelError, check_additive, read_model
-from unbiasedgbm.importance import unbiased_gain
+from unbiasedgbm.importance import compare_importances, cross_unbiased_gain, unbiased_gain
 from unbiasedgbm.losses import LogLoss, SquaredError
 
 from ..helpers import mixed_table, numeric
@@ -104,6 +105,27 @@ def test_best_iteration_cuts_the_trees() -> None:
     tree_model = read_model(booster)
     assert len(tree_model.trees) == booster.best_iteration < booster.num_trees()
     check_additive(tree_model, X)
+
+
+def test_names_are_those_of_the_table() -> None:
+    X, targets = mixed_table()
+    X = X[["a", "gaps"]].rename(columns={"a": "a b c"})
+    y = targets["regression"]
+    model = fit(lightgbm.LGBMRegressor, X[:400], y[:400])
+    assert read_model(model).feature_names == ("a_b_c", "gaps")
+    tables = (X[:400], y[:400], X[400:], y[400:])
+    for trained in (model, model.booster_):
+        result = unbiased_gain(trained, *tables, groups={"both": ["a b c", "gaps"]})
+        assert result.feature_names == ("a b c", "gaps")
+    for result in compare_importances(model, *tables, n_repeats=1).results.values():
+        assert result.feature_names == ("a b c", "gaps")
+    assert cross_unbiased_gain(model, X, y, cv=2).feature_names == ("a b c", "gaps")
+    frame = pa.Table.from_pandas(X, preserve_index=False)
+    assert read_model(model).named_by(frame).feature_names == ("a b c", "gaps")
+    # An array has no names, and other names are not the model's.
+    arrays = (X[:400].to_numpy(), y[:400], X[400:].to_numpy(), y[400:])
+    assert unbiased_gain(model, *arrays).feature_names == ("a_b_c", "gaps")
+    assert read_model(model).named_by(X.rename(columns={"gaps": "holes"})).feature_names == ("a_b_c", "gaps")
 
 
 def test_booster_and_estimator_agree() -> None:

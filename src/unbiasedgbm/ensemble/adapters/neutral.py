@@ -7,7 +7,7 @@ missing values and categories are never re-implemented here; `check_additive` th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -154,6 +154,15 @@ class TreeModel:
     def name(self) -> str:
         """Library and version, for messages."""
         return f"{self.library} {self.version}"
+
+    def named_by(self, X: Any) -> TreeModel:
+        """The model with the table's own feature names, if only LightGBM's underscores for spaces tell them apart."""
+        # `columns` of a pyarrow table are not names
+        columns = X.column_names if hasattr(X, "column_names") else getattr(X, "columns", ())
+        names = tuple(map(str, columns))
+        if tuple(name.replace(" ", "_") for name in names) != self.feature_names:
+            return self
+        return replace(self, feature_names=names)
 
     def chunks(self, n_rows: int) -> Iterator[tuple[int, int]]:
         """Ranges of trees whose node numbers for ``n_rows`` rows fit in memory."""

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import lightgbm
 import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
 from sklearn.model_selection import GroupKFold, KFold
 
 from unbiasedgbm.importance import cross_unbiased_gain, unbiased_gain
@@ -58,6 +61,24 @@ def test_weights_and_row_groups_reach_the_folds() -> None:
     assert (weighted.importance != cross_unbiased_gain(estimator(), X, y, cv=3).importance).any()
     grouped = cross_unbiased_gain(estimator(), X, y, cv=GroupKFold(3), cv_groups=np.arange(600) // 20)
     assert grouped.settings["n_folds"] == 3
+
+
+def test_row_groups_and_weights_of_any_type() -> None:
+    X, targets = mixed_table(600)
+    y, together, weight = targets["binary"], np.arange(600) % 30, np.linspace(0.5, 2.0, 600)
+    odd = np.arange(600) + 7
+    expected = cross_unbiased_gain(estimator(), X, y, cv=GroupKFold(3), cv_groups=together, sample_weight=weight)
+    for groups, weights in (
+        (together.tolist(), weight.tolist()),
+        (pd.Series(together, index=odd), pd.Series(weight, index=odd)),
+        (pl.Series(together), pl.Series(weight)),
+    ):
+        result = cross_unbiased_gain(estimator(), X, y, cv=GroupKFold(3), cv_groups=groups, sample_weight=weights)
+        np.testing.assert_array_equal(result.importance, expected.importance)
+    for name in ("cv_groups", "sample_weight"):
+        for wrong in (together[:-1], np.append(together, 0)):
+            with pytest.raises(ValueError, match=f"{name} must have a value for each of the 600 rows of X, got shape"):
+                cross_unbiased_gain(estimator(), X, y, cv=GroupKFold(3), **{name: wrong})
 
 
 def test_folds_with_different_numbers_of_trees() -> None:

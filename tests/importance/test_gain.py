@@ -8,6 +8,8 @@ from typing import Any
 import catboost
 import lightgbm
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 import xgboost
 from sklearn.ensemble import (
@@ -156,6 +158,41 @@ def test_groups_are_tested_by_their_sum() -> None:
     assert result.groups.se[0] != pytest.approx(np.hypot(*result.se[1:]), rel=1e-6)
     assert result.groups.per_tree is not None
     np.testing.assert_allclose(result.groups.per_tree.sum(axis=0), result.groups.importance)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        np.array([1, 2]), np.array(["Column_1", "Column_2"]), np.array([False, True, True]), [np.int64(1), np.int32(2)],
+        ["Column_1", 2], [False, True, True], (1, 2), {1, 2}, range(1, 3), pd.Series([1, 2], index=[7, 9]),
+        pd.Index(["Column_1", "Column_2"]), pd.Series([False, True, True]), pl.Series([1, 2]),
+    ],
+    ids=lambda members: f"{type(members).__module__} {type(members).__name__} {next(iter(members))!r}",
+)  # fmt: skip
+def test_a_group_is_any_list_of_features(members: Any) -> None:
+    model, tables = toy_model(n_trees=3)
+    result = unbiased_gain(model, *tables, groups={"noise": members})
+    assert result.groups is not None
+    np.testing.assert_allclose(result.groups.importance, result.importance[1:].sum())
+
+
+def test_what_is_no_group_is_refused() -> None:
+    model, tables = toy_model(n_trees=3)
+    for members, message in (
+        (np.array([0, 3]), r"groups\['g'\] names .*3.*, which is not a feature"),
+        ([-1], "names -1"),
+        ([1.0], r"names 1\.0"),
+        ([True, "Column_1"], "names True"),
+        ([True, False], "mask of length 2, but the model has 3 features"),
+        (np.zeros(3, dtype=bool), "mask without a feature"),
+        (np.array([], dtype=int), "must be a list with at least one feature"),
+        (1, "must be a list with at least one feature, got 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            unbiased_gain(model, *tables, groups={"g": members})
+    for groups in ([[0, 1]], np.array(["a", "a", "b"])):
+        with pytest.raises(TypeError, match="groups must be a mapping"):
+            unbiased_gain(model, *tables, groups=groups)
 
 
 def test_a_callable_loss_is_the_loss() -> None:

@@ -102,7 +102,7 @@ def unbiased_gain(
         For objectives that are not known by name (ranking, custom): ``loss(y, raw) -> (g, h)``, the first and second
         derivative by the raw prediction. ``y`` may have further columns, which are handed to the callable.
     groups : mapping, optional
-        ``{"zip": ["zip_2", "zip_3"]}``: features, by name or number, that are also tested together.
+        ``{"zip": ["zip_2", "zip_3"]}``: features, by name, number or mask, that are also tested together.
     level : float, default=0.95
         Confidence level of the intervals.
     min_rows : int, default=5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -270,20 +270,36 @@ def group_names(groups: Mapping[str, Sequence[str | int]] | None, feature_names:
 
     Parameters
     ----------
-    groups : mapping from group name to feature names or numbers, or None
+    groups : mapping from group name to features, or None
+        Names, numbers or a mask of booleans, in a list, an array, a series or a set.
     feature_names : sequence of str
 
     Returns
     -------
     dict from group name to ndarray, int64
     """
-    number = {name: j for j, name in enumerate(feature_names)}
+    if groups is not None and not hasattr(groups, "items"):
+        raise TypeError(f"groups must be a mapping from a name to features, got {type(groups).__name__}.")
+    number: dict[Any, int] = {name: j for j, name in enumerate(feature_names)}
+    number |= {j: j for j in range(len(feature_names))}
     members: dict[str, IntArray] = {}
-    for group, features in (groups or {}).items():
-        if isinstance(features, str) or not len(features):
+    for group, features in ({} if groups is None else groups).items():
+        if isinstance(features, str | bytes) or not isinstance(features, Iterable) or not (listed := list(features)):
             raise ValueError(f"groups[{group!r}] must be a list with at least one feature, got {features!r}.")
-        unknown = [f for f in features if f not in number and not (isinstance(f, int) and 0 <= f < len(feature_names))]
+        if all(isinstance(f, bool | np.bool_) for f in listed):
+            members[group] = _masked(listed, group, len(feature_names))
+            continue
+        unknown = [f for f in listed if isinstance(f, bool | np.bool_ | float) or f not in number]
         if unknown:
             raise ValueError(f"groups[{group!r}] names {unknown[0]!r}, which is not a feature of the model.")
-        members[group] = np.unique(np.array([number[f] if f in number else int(f) for f in features], dtype=np.int64))
+        members[group] = np.unique(np.array([number[f] for f in listed], dtype=np.int64))
     return members
+
+
+def _masked(mask: Sequence[Any], group: str, n_features: int) -> IntArray:
+    """Numbers of the features that a mask marks."""
+    if len(mask) != n_features:
+        raise ValueError(f"groups[{group!r}] is a mask of length {len(mask)}, but the model has {n_features} features.")
+    if not any(mask):
+        raise ValueError(f"groups[{group!r}] is a mask without a feature.")
+    return np.flatnonzero(mask)

@@ -101,6 +101,38 @@ def test_permutation_of_any_table() -> None:
     assert permutation_importance(hist, frame[400:], targets["regression"][400:]).importance[0] > 0.0
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        lightgbm.LGBMRegressor(n_estimators=4, num_leaves=6, n_jobs=1, verbose=-1),
+        xgboost.XGBRegressor(n_estimators=4, max_depth=3, n_jobs=1),
+        catboost.CatBoostRegressor(iterations=4, depth=3, thread_count=1, verbose=0, allow_writing_files=False),
+        HistGradientBoostingRegressor(max_iter=4),
+        GradientBoostingRegressor(n_estimators=4),
+        UnbiasedGBMRegressor(n_estimators=4, random_state=0, n_jobs=1),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_lists_are_tables(data: tuple[Any, Any], model: Any) -> None:
+    X, y = data
+    model.fit(X[:500], y[:500])
+    arrays = (X[:500], y[:500], X[500:], y[500:])
+    lists = tuple(array.tolist() for array in arrays)
+    expected, found = (compare_importances(model, *tables, n_repeats=2).results for tables in (arrays, lists))
+    for method in METHODS:
+        np.testing.assert_allclose(found[method].importance, expected[method].importance, rtol=1e-6, atol=1e-9)
+    rows = [tuple(row) for row in lists[2]]
+    permuted = permutation_importance(model, rows, lists[3], n_repeats=2)
+    np.testing.assert_allclose(permuted.importance, expected["permutation"].importance, rtol=1e-6, atol=1e-9)
+
+
+def test_permutation_of_lists_with_text() -> None:
+    X, targets = mixed_table(600)
+    rows, y = X[["a", "few"]].astype(object).to_numpy().tolist(), targets["binary"].tolist()
+    model = UnbiasedGBMClassifier(n_estimators=5, random_state=0, categorical_features=[1]).fit(rows[:300], y[:300])
+    assert (permutation_importance(model, rows[300:], y[300:]).importance > 0.0).all()
+
+
 def test_shap(data: tuple[Any, Any], lgbm: Any) -> None:
     X, _ = data
     result = shap_importance(lgbm, X[500:])

@@ -233,13 +233,15 @@ def _shap_values(tree_model: TreeModel, model: Any, X: Any) -> Any:
         import catboost
 
         X = catboost.Pool(X, cat_features=model.get_cat_feature_indices())
-    values = shap.TreeExplainer(model).shap_values(X)
+    values = shap.TreeExplainer(model).shap_values(np.asarray(X) if isinstance(X, list | tuple) else X)
     # A list of classes in older releases, classes last in newer ones.
     return np.stack(values, axis=-1) if isinstance(values, list) else np.asarray(values)
 
 
 def _shuffled(X: Any, column: int, order: IntArray) -> Any:
     """A copy of the table with one column in another order, in the table's own type."""
+    if isinstance(X, list | tuple):
+        return [[*row[:column], X[other][column], *row[column + 1 :]] for row, other in zip(X, order, strict=True)]
     if not hasattr(X, "columns") and not hasattr(X, "column_names"):
         shuffled = X.copy()
         shuffled[:, column] = X[order, column]

@@ -82,17 +82,18 @@ def unbiased_gain(
     random_state: int = 0,
     n_jobs: int | None = None,
 ) -> Importance:
-    """Unbiased gain of a trained gradient boosting model.
+    """Unbiased gain of a trained gradient boosting model or forest.
 
     Parameters
     ----------
     model : object
-        A trained XGBoost, LightGBM, CatBoost, scikit-learn (``GradientBoosting*``, ``HistGradientBoosting*``) or
-        UnbiasedGBM model.
+        A trained XGBoost, LightGBM, CatBoost, scikit-learn (``GradientBoosting*``, ``HistGradientBoosting*``,
+        ``RandomForest*``, ``ExtraTrees*``, ``DecisionTree*``) or UnbiasedGBM model. All trees of a forest are judged at
+        its mean prediction, by the squared error, of classes by that of their indicators (Gini).
     X_train, y_train : table of shape (n_train, n_features), array-like of shape (n_train,)
         The rows that the model was trained on, as its own ``predict`` accepts them.
     X_val, y_val : table of shape (n_val, n_features), array-like of shape (n_val,)
-        Rows that had no part in training, early stopping included.
+        Rows that had no part in training, early stopping included; nor in any bootstrap sample of a forest.
     sample_weight_train, sample_weight_val : array-like, optional
         Weights as given to ``fit``. Class weights of the model itself are applied in any case.
     offset_train, offset_val : array-like of shape (n,) or (n, n_outputs), optional

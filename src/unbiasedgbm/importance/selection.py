@@ -22,12 +22,12 @@ MODES = ("fdr", "p_value", "k_best", "fraction")
 
 
 class UnbiasedGainSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
-    """Select features by the unbiased gain of a gradient boosting model.
+    """Select features by the unbiased gain of a gradient boosting model or forest.
 
     Parameters
     ----------
     estimator : object
-        An unfitted gradient boosting estimator that `unbiased_gain` reads.
+        An unfitted estimator that `unbiased_gain` reads.
     mode : {"fdr", "p_value", "k_best", "fraction"}, default="fdr"
         Keep the features whose Benjamini–Hochberg adjusted p-value is at most ``param``; whose p-value is at most
         ``param``; the ``param`` best; the best share ``param`` of them.

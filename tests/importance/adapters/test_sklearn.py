@@ -5,11 +5,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from sklearn.ensemble import (
+    AdaBoostRegressor,
     GradientBoostingClassifier,
     GradientBoostingRegressor,
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
-    RandomForestRegressor,
 )
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
@@ -91,11 +91,11 @@ def test_class_weight() -> None:
     np.testing.assert_array_equal(weights, [1.0, 4.0])
 
 
-def test_what_is_not_boosting_is_refused() -> None:
+def test_what_cannot_be_read_is_refused() -> None:
     X, targets = mixed_table()
     table, y = numeric(X), targets["regression"]
-    with pytest.raises(UnsupportedModelError, match="RandomForestRegressor"):
-        read_model(RandomForestRegressor(n_estimators=2).fit(table, y))
+    with pytest.raises(UnsupportedModelError, match="AdaBoostRegressor"):
+        read_model(AdaBoostRegressor(n_estimators=2).fit(table, y))
     with pytest.raises(UnsupportedModelError, match="Pipeline, pass its last step"):
         read_model(make_pipeline(StandardScaler(), GradientBoostingRegressor(n_estimators=2)).fit(table, y))
     with pytest.raises(NotFittedError):

@@ -35,6 +35,7 @@ _READERS: tuple[tuple[str, str], ...] = (
     ("lightgbm", "lightgbm"),
     ("catboost", "catboost"),
     ("sklearn.ensemble", "sklearn"),
+    ("sklearn.tree", "sklearn"),
 )
 
 # What the libraries call an offset in their ``fit``. In all of them it takes the place of the start value.

@@ -55,6 +55,27 @@ class OneVsRestLogLoss(Loss):
         return (y[:, None] == np.arange(self.n_outputs)).astype(np.float64)
 
 
+class IndicatorLoss(Loss):
+    """Squared error of the indicators of the classes, ½ Σ_k (p_k − 1[y = k])²: Gini impurity as a loss (forests)."""
+
+    name = "gini"
+    constant_hessian = True
+
+    def __init__(self, n_classes: int) -> None:
+        self.n_outputs = n_classes
+
+    def gradients(self, y: FloatArray, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the residuals and 1."""
+        return raw - self._indicators(y, raw), np.ones_like(raw)
+
+    def values(self, y: FloatArray, raw: FloatArray) -> FloatArray:
+        """Sum over the classes."""
+        return 0.5 * ((raw - self._indicators(y, raw)) ** 2).reshape(len(y), -1).sum(axis=1)
+
+    def _indicators(self, y: FloatArray, raw: FloatArray) -> FloatArray:
+        return (y[:, None] == np.arange(self.n_outputs)).astype(np.float64).reshape(raw.shape)
+
+
 class ExponentialLoss(Loss):
     """AdaBoost's loss: exp(−F) for class 1, exp(F) for class 0 (scikit-learn's GradientBoostingClassifier)."""
 

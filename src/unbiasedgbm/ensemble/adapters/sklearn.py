@@ -1,4 +1,4 @@
-"""scikit-learn: ``GradientBoosting*`` and ``HistGradientBoosting*``.
+"""scikit-learn: ``GradientBoosting*`` and ``HistGradientBoosting*``; `forest` reads what is not boosted.
 
 ``GradientBoosting*`` places rows by its trees' ``apply``. ``HistGradientBoosting*`` has no such method; there its own
 predictor is run on a copy of the tree whose leaf values are the node numbers.
@@ -20,7 +20,7 @@ from sklearn.ensemble import (
 from sklearn.utils.validation import check_is_fitted
 
 from unbiasedgbm import losses
-from unbiasedgbm.ensemble.adapters import as_loss, objectives
+from unbiasedgbm.ensemble.adapters import as_loss, forest, objectives
 from unbiasedgbm.ensemble.adapters.neutral import (
     FloatArray,
     IntArray,
@@ -33,7 +33,9 @@ from unbiasedgbm.losses import Loss
 
 
 def read(model: Any, loss: Loss | Callable[..., Any] | None) -> TreeModel:
-    """Read one of the four gradient boosting estimators."""
+    """Read one of the four gradient boosting estimators, or a forest."""
+    if isinstance(model, (*forest.FORESTS, *forest.TREES)):
+        return forest.read(model, loss)
     rows: type[_ClassicRows] | type[_HistogramRows]
     if isinstance(model, (HistGradientBoostingClassifier, HistGradientBoostingRegressor)):
         check_is_fitted(model)
@@ -43,8 +45,8 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None) -> TreeModel:
         trees, rows = _classic_trees(model), _ClassicRows
     else:
         raise UnsupportedModelError(
-            f"model: {type(model).__name__} is not a gradient boosting model. Of scikit-learn, GradientBoosting* and "
-            "HistGradientBoosting* can be read."
+            f"model: {type(model).__name__} cannot be read. Of scikit-learn, GradientBoosting*, HistGradientBoosting*, "
+            "RandomForest*, ExtraTrees* and DecisionTree* can."
         )
     n_outputs = max(tree.outputs[0] for tree in trees) + 1
     by_class = getattr(model, "class_weight", None)
@@ -133,11 +135,6 @@ def _classic_trees(model: Any) -> tuple[Tree, ...]:
         for output, estimator in enumerate(row):
             stored = estimator.tree_
             inner = stored.children_left >= 0
-            impurity = stored.weighted_n_node_samples * stored.impurity
-            gain = np.zeros(stored.node_count)
-            gain[inner] = (
-                impurity[inner] - impurity[stored.children_left[inner]] - impurity[stored.children_right[inner]]
-            )
             trees.append(
                 Tree(
                     stored.children_left.astype(np.int32),
@@ -146,7 +143,7 @@ def _classic_trees(model: Any) -> tuple[Tree, ...]:
                     np.where(inner, 0.0, model.learning_rate * stored.value[:, 0, 0])[:, None],
                     (output,),
                     iteration,
-                    gain=gain,
+                    gain=forest.impurity_gain(stored),
                 )
             )
     return tuple(trees)

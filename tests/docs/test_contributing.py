@@ -15,9 +15,9 @@ from docs.pages import ROOT, blocks
 RECIPES = [block.code for block in blocks((ROOT / "CONTRIBUTING.md").read_text("utf-8")) if block.language == "diff"]
 
 # What each recipe adds to the tests, in their order.
-TESTS = ("log_cosh", "agreement and by_the_book", "DecisionTree", "root_count", "lightgbm_extra")
+TESTS = ("log_cosh", "agreement and by_the_book", "Bagging", "root_count", "lightgbm_extra")
 FILES = (
-    "tests/test_losses.py", "tests/training/test_splitting.py", "tests/importance/adapters/test_decision_tree.py",
+    "tests/test_losses.py", "tests/training/test_splitting.py", "tests/importance/adapters/test_bagging.py",
     "tests/importance/test_baselines.py", "tests/experiments/test_study_methods.py",
 )  # fmt: skip
 

@@ -41,9 +41,6 @@ IntArray = npt.NDArray[np.int64]
 # Trees that are grown at the same time; each of them takes memory on the stations.
 _MOST_LANES = 4
 
-# A node is divided in advance if its score is less than this share below the lowest that the tree before divided.
-_MARGIN = 0.1
-
 
 class RemoteRows:
     """Training rows on the stations of a crew, as one tree at a time sees them; see `training.workspace.Rows`.
@@ -185,8 +182,7 @@ class RemoteRows:
         made = made[made["left"] >= 0]
         # a tree that ended for want of leaves says what score the next one will end at
         full = int(memory.state[N_LEAVES]) == self._parameters.num_leaves
-        lowest = made["score"].min(initial=math.inf)
-        self._lowest[output] = lowest - _MARGIN * abs(lowest) if full else -math.inf
+        self._lowest[output] = made["score"].min(initial=math.inf) if full else -math.inf
         self._added.append(("add", (self._lane, self._leaf_paths(leaf), output, value)))
 
     def added(self) -> list[Step]:
@@ -262,15 +258,21 @@ class RemoteRows:
         first = self._outlook(memory, node)
         if memory.node_share is not None:
             return [(self._paths[node], first, BOTH if room > 1 else NEITHER)]
-        likely = max(self._parameters.min_split_gain, self._lowest.get(self._output, -math.inf))
-        ready = np.flatnonzero((nodes["left"] < 0) & (nodes["feature"] >= 0) & (nodes["score"] > likely)).tolist()
+        least = self._parameters.min_split_gain
+        ready = np.flatnonzero((nodes["left"] < 0) & (nodes["feature"] >= 0) & (nodes["score"] > least)).tolist()
         outlooks = [(self._paths[k], self._outlook(memory, k)) for k in ready if k != node]
         heap = [(-math.inf, self._paths[node], first), *((-outlook.score, path, outlook) for path, outlook in outlooks)]
         heapq.heapify(heap)
+        # what the tree before divided, this one is likely to divide; and half of what it may divide at all
+        likely = min(self._lowest.get(self._output, -math.inf), first.score)
+        n_likely = min(room, len(ready)) // 2
         chosen: list[tuple[int, Outlook, int]] = []
         while heap and room > 0 and (not chosen or len(self._hists) + 2 * len(chosen) < self._room(memory)):
             _, path, outlook = heapq.heappop(heap)
+            if chosen and n_likely <= 0 and outlook.score <= likely:
+                break
             room -= 1
+            n_likely -= 1
             if path not in self._sides:
                 # children of what can only be the last split are leaves for good, as are those at the greatest depth
                 last = room == 0 or path.bit_length() == self._parameters.max_depth
@@ -278,7 +280,7 @@ class RemoteRows:
                 continue
             for child in (2 * path, 2 * path + 1):
                 known = self._outlooks.get(child)
-                if known is not None and known.feature >= 0 and known.score > likely:
+                if known is not None and known.feature >= 0 and known.score > least:
                     heapq.heappush(heap, (-known.score, child, known))
         return chosen
 

@@ -126,6 +126,7 @@ class TreeRows:
         self._runs = runs
         self._parts = parts
         self._n_features = len(mapper.n_bins)
+        self._answer = np.empty((0, self._n_used), np.int64)
         self._begin: dict[int, int] = {}
         self._count: dict[int, IntArray] = {}
 
@@ -183,12 +184,16 @@ class TreeRows:
         counts : ndarray of shape (m, 2, 4), int64
             Rows of each role in both children.
         histograms : ndarray of shape (n_histograms, n_used), int64
-            In the order of the splits, left before right.
+            In the order of the splits, left before right. Only until this is called again: whoever asks for more has
+            them, and memory that is new to the process takes longer to fill than to add up.
         """
         counts = np.zeros((len(splits.paths), 2, 4), np.int64)
         n_built = [0, 1, 1, 2]
         at = np.cumsum([0, *(n_built[kind] for kind in splits.build.tolist())])
-        histograms = np.zeros((int(at[-1]), self._n_used), np.int64)
+        if len(self._answer) < at[-1]:
+            self._answer = np.empty((int(at[-1]), self._n_used), np.int64)
+        histograms = self._answer[: at[-1]]
+        histograms[:] = 0
         alone = self.shard.pool.n_threads == 1 or splits.redraw is not None
         small = []
         for k, path in enumerate(splits.paths):

@@ -106,6 +106,33 @@ class TestInternalSplit:
         # the root has the rows that were not held out
         assert model.ensemble_.cover[0] == len(y) - int(np.ceil(0.25 * len(y)))
 
+    def test_a_number_of_rows(self):
+        X, _, y, _ = tables()
+        by_number = UnbiasedGBMClassifier(**OVERFIT, early_stopping=True, validation_fraction=np.int64(50)).fit(X, y)
+        assert by_number.ensemble_.cover[0] == len(y) - 50
+        by_share = UnbiasedGBMClassifier(**OVERFIT, early_stopping=True, validation_fraction=50 / len(y)).fit(X, y)
+        np.testing.assert_array_equal(by_number.predict_proba(X), by_share.predict_proba(X))
+
+    @pytest.mark.parametrize("n_bags", [1, 3])
+    def test_none_stops_by_the_training_rows(self, n_bags):
+        X, _, y, _ = tables()
+        options = {"early_stopping": True, "validation_fraction": None, "n_bags": n_bags, "n_jobs": 1}
+        model = UnbiasedGBMClassifier(n_estimators=8, **options).fit(X, y)
+        assert list(model.history_) == ["training"]
+        assert model.ensemble_.cover[0] == len(y)
+        loss = [log_loss(y, model.predict_proba(X, n_iterations=k)) for k in (1, 4, 8)]
+        assert [model.history_["training"]["loss"][k - 1] for k in (1, 4, 8)] == pytest.approx(loss)
+        # the loss falls by less than that in every iteration
+        assert UnbiasedGBMClassifier(n_estimators=50, n_iter_no_change=3, tol=1.0, **options).fit(X, y).n_iter_ == 4
+
+    def test_stops_by_the_training_rows_as_if_it_had_not_been_interrupted(self):
+        X, _, y, _ = tables()
+        options = {"early_stopping": True, "validation_fraction": None, "n_iter_no_change": 6, "tol": 1.0, "n_jobs": 1}
+        whole = UnbiasedGBMClassifier(n_estimators=50, **options).fit(X, y)
+        part = UnbiasedGBMClassifier(n_estimators=4, **options).fit(X, y)
+        on = UnbiasedGBMClassifier(n_estimators=50, **options).fit(X, y, init_model=part)
+        assert on.n_iter_ == whole.n_iter_ == 7
+
     def test_auto_means_only_with_rows_given(self):
         X, X_val, y, y_val = tables()
         plain = UnbiasedGBMClassifier(n_estimators=5, n_jobs=1).fit(X, y)
@@ -180,3 +207,20 @@ class TestCallback:
 
     def test_nan_is_no_progress(self):
         assert self.run([float("nan")] * 5) == (3, 0)
+
+
+@pytest.mark.parametrize("estimator", [UnbiasedGBMClassifier, UnbiasedGBMRegressor])
+def test_no_scoring_is_what_score_returns(estimator):
+    """As in scikit-learn's own gradient boosting."""
+    X, X_val, y, y_val = tables()
+    model = estimator(n_estimators=4, scoring=None, early_stopping=False, n_jobs=1).fit(X, y, X_val=X_val, y_val=y_val)
+    (recorded,) = model.history_["validation"].values()
+    assert recorded[-1] == pytest.approx(model.score(X_val, y_val))
+
+
+def test_a_callback_that_looks_at_the_training_rows():
+    X, _, y, _ = tables()
+    stop = EarlyStopping(n_iter_no_change=2, tol=1.0, rows="training")
+    assert UnbiasedGBMClassifier(n_estimators=9, n_jobs=1).fit(X, y, callbacks=[stop]).n_iter_ == 3
+    with pytest.raises(ValueError, match="rows must be 'validation' or 'training'; got 'test'"):
+        EarlyStopping(rows="test")

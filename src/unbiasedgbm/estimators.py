@@ -191,15 +191,18 @@ class _BaseUnbiasedGBM(BaseEstimator):
                 SmallTableWarning,
                 stacklevel=3,
             )
+        rows = "training" if stops and work.validation is None else "validation"
         state = TrainingState(
             iteration=booster.progress.n_iterations,
             n_estimators=self.n_estimators,
             history={} if before is None else copy_history(before.history),
             greater_is_better={metric.name: metric.greater_is_better for metric in work.metrics},
-            resumed=resumed is not None or _goes_on(before, work),
+            resumed=resumed is not None or _goes_on(before, work, rows),
         )
         given = [callback for callback in callbacks if isinstance(callback, EarlyStopping)]
-        stopper = EarlyStopping(self.n_iter_no_change, self.tol) if stops or not given else given[0]
+        if stops or not given:
+            given = [EarlyStopping(self.n_iter_no_change, self.tol, rows), *given]
+        stopper = given[0]
         harvest = Harvest(booster.mapper, work.start.base, work.start.trees)
         rows_read = ""
 
@@ -217,7 +220,8 @@ class _BaseUnbiasedGBM(BaseEstimator):
                 rows_read = work.fingerprint(None if start is None else start.ensemble)
                 if resumed is not None:
                     checkpoint.check_rows(resumed, rows_read)
-            boost(booster, state, work.metrics, work.validation, watchers, bool(self.verbose), harvest)
+            training = bool(self.verbose) or any(one.rows == "training" for one in given)
+            boost(booster, state, work.metrics, work.validation, watchers, training, harvest)
         finally:
             work.close()
         return self._accept(model_so_far(), rule)
@@ -230,7 +234,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
         loss.check_target(rows.y)
         metrics = make_metrics(self.scoring, loss, getattr(self, "classes_", None))
         watched = self._read_validation_rows(schema, X_val, y_val, sample_weight_val)
-        if self._stops_early(X_val) and watched is None:
+        if self._stops_early(X_val) and watched is None and self.validation_fraction is not None:
             rows, watched = hold_out(rows, self.validation_fraction, hasattr(self, "classes_"), seed)
         counts = rows.counts()
         n_rows = len(rows.y) if counts is None else int(counts.sum(dtype=np.int64))
@@ -547,14 +551,15 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
         Groups of features that may occur together on a path.
     early_stopping : bool or "auto", default="auto"
         "auto": on if and only if ``X_val`` is given to `fit`.
-    validation_fraction : float, default=0.1
-        Share of the rows held out for early stopping if ``X_val`` is not given.
+    validation_fraction : float, int or None, default=0.1
+        Rows held out for early stopping if ``X_val`` is not given: their share or their number. None: none are, and
+        training stops when the training rows show no more progress.
     n_iter_no_change : int, default=20
         Iterations without progress after which early stopping ends the training.
     tol : float, default=1e-7
         What counts as progress.
-    scoring : str, callable or list, default="loss"
-        What is recorded of the validation rows; the first one decides when to stop.
+    scoring : str, callable, list or None, default="loss"
+        What is recorded of the validation rows; the first one decides when to stop. None: what `score` returns.
     warm_start : bool, default=False
         Whether `fit` goes on from the last fit.
     random_state : int, RandomState or None, default=0
@@ -619,7 +624,7 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
         monotonic_cst: Any = None,
         interaction_cst: Any = None,
         early_stopping: bool | str = "auto",
-        validation_fraction: float = 0.1,
+        validation_fraction: float | int | None = 0.1,
         n_iter_no_change: int = 20,
         tol: float = 1e-7,
         scoring: Any = "loss",
@@ -812,7 +817,7 @@ class UnbiasedGBMRegressor(RegressorMixin, _BaseUnbiasedGBM):
         monotonic_cst: Any = None,
         interaction_cst: Any = None,
         early_stopping: bool | str = "auto",
-        validation_fraction: float = 0.1,
+        validation_fraction: float | int | None = 0.1,
         n_iter_no_change: int = 20,
         tol: float = 1e-7,
         scoring: Any = "loss",
@@ -900,13 +905,14 @@ class UnbiasedGBMRegressor(RegressorMixin, _BaseUnbiasedGBM):
         return (loss.predict(raw) for raw in self._staged_raw(X))
 
 
-def _goes_on(before: FittedModel | None, work: Work) -> bool:
-    """Whether the validation rows are those of the model to go on from: its last score is that of the same rows."""
-    if before is None or work.validation is None:
+def _goes_on(before: FittedModel | None, work: Work, rows: str) -> bool:
+    """Whether the rows that are watched are those of the model to go on from: its last score is that of them."""
+    watched = work.validation if rows == "validation" else work.booster.rows
+    if before is None or watched is None:
         return False
     metric = work.metrics[0]
-    past = before.history.get("validation", {}).get(metric.name, [])
-    return bool(past) and math.isclose(work.validation.measure(metric), past[-1], rel_tol=1e-9, abs_tol=1e-12)
+    past = before.history.get(rows, {}).get(metric.name, [])
+    return bool(past) and math.isclose(watched.measure(metric), past[-1], rel_tol=1e-9, abs_tol=1e-12)
 
 
 def _draw_seed(random_state: Any) -> int:

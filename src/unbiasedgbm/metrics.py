@@ -74,10 +74,12 @@ def make_metrics(scoring: Any, loss: Loss, classes: npt.NDArray[Any] | None) -> 
 
     Parameters
     ----------
-    scoring : "loss", name of a scorer, scorer, or a sequence of them
+    scoring : "loss", name of a scorer, scorer, or a sequence of them; None for what ``score`` returns
     loss : Loss
     classes : ndarray of class labels, or None for regression
     """
+    if scoring is None:
+        scoring = "r2" if classes is None else "accuracy"
     if isinstance(scoring, str) or callable(scoring):
         scoring = [scoring]
     if not isinstance(scoring, Sequence) or len(scoring) == 0:

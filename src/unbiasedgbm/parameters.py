@@ -23,8 +23,8 @@ class Parameter:
     Attributes
     ----------
     name : str
-    kind : {"int", "float", "choice", "bool", "free"}
-        ``"free"`` is checked where it is used.
+    kind : {"int", "float", "share", "choice", "bool", "free"}
+        ``"share"`` is one between 0 and 1, or a whole number of rows; ``"free"`` is checked where it is used.
     default : object
     meaning : str
     low, high : float
@@ -54,6 +54,8 @@ class Parameter:
             words = "one of " + ", ".join(repr(choice) for choice in self.choices)
         elif self.kind == "bool":
             words = "True or False"
+        elif self.kind == "share":
+            words = "a number > 0 and < 1, a whole number >= 1"
         elif self.kind == "free":
             words = "see its description"
         else:
@@ -81,6 +83,8 @@ class Parameter:
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             return False
         number = float(value)
+        if self.kind == "share":
+            return number >= 1 if isinstance(value, numbers.Integral) else 0 < number < 1
         if self.kind == "int" and not isinstance(value, numbers.Integral):
             return False
         if math.isnan(number) or number > self.high or (self.open_high and number == self.high):
@@ -193,17 +197,20 @@ _SHARED = (
     Parameter("early_stopping", "free", "auto", "True, False, or 'auto': on if and only if X_val is given to fit."),
     Parameter(
         "validation_fraction",
-        "float",
+        "share",
         0.1,
-        "Share of the rows held out if X_val is not given.",
-        low=0,
-        high=1,
-        open_low=True,
-        open_high=True,
+        "Rows held out if X_val is not given: their share or their number. None: none, the training rows say when to "
+        "stop.",
+        optional=True,
     ),
     Parameter("n_iter_no_change", "int", 20, "Iterations without progress after which training stops.", low=1),
     Parameter("tol", "float", 1e-7, "What counts as progress.", low=0),
-    Parameter("scoring", "free", "loss", "'loss', a scorer's name, a scorer, or a list; the first one stops training."),
+    Parameter(
+        "scoring",
+        "free",
+        "loss",
+        "'loss', a scorer's name, a scorer, or a list; the first one stops training. None: accuracy or R².",
+    ),
     Parameter("warm_start", "bool", False, "Whether fit goes on from the last fit."),
     Parameter("random_state", "free", 0, "Seed, RandomState, or None for another model every time."),
     Parameter("n_jobs", "int", None, "Threads; None for the cores this process may use.", optional=True),

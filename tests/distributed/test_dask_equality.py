@@ -106,6 +106,11 @@ PARAMETERS = {
     "class weights by hand": ("classifier", {"class_weight": {0: 3.5, 2: 0.5}}),
     "early stopping": ("classifier", {"early_stopping": True, "n_estimators": 20, "n_iter_no_change": 3}),
     "early stopping, regression": ("regressor", {"early_stopping": True, "validation_fraction": 0.3}),
+    "early stopping, number of rows": ("classifier", {"early_stopping": True, "validation_fraction": 20}),
+    "early stopping, training rows": (
+        "classifier",
+        {"early_stopping": True, "validation_fraction": None, "tol": 0.3, "n_iter_no_change": 2, "n_estimators": 20},
+    ),
     "early stopping, huber": ("regressor", {"early_stopping": True, "loss": "huber"}),
     "other metrics": ("classifier", {"early_stopping": True, "scoring": ["roc_auc_ovr", "loss"]}),
     "training metrics": ("regressor", {"verbose": 100}),

@@ -1,4 +1,4 @@
-"""Early stopping: an end when the validation rows show no more progress."""
+"""Early stopping: an end when the rows that are watched show no more progress."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from unbiasedgbm.callbacks.protocol import BaseCallback, TrainingState
 
 
 class EarlyStopping(BaseCallback):
-    """Stops when the first metric on the validation rows has made no progress for a while.
+    """Stops when the first metric has made no progress for a while.
 
     Parameters
     ----------
     n_iter_no_change : int
     tol : float
         Progress smaller than this is none.
+    rows : {"validation", "training"}, default="validation"
+        Whose metric is looked at.
 
     Attributes
     ----------
@@ -33,9 +35,12 @@ class EarlyStopping(BaseCallback):
     4
     """
 
-    def __init__(self, n_iter_no_change: int = 20, tol: float = 1e-7) -> None:
+    def __init__(self, n_iter_no_change: int = 20, tol: float = 1e-7, rows: str = "validation") -> None:
+        if rows not in ("validation", "training"):
+            raise ValueError(f"rows must be 'validation' or 'training'; got {rows!r}.")
         self.n_iter_no_change = n_iter_no_change
         self.tol = tol
+        self.rows = rows
         self._forget()
 
     def _forget(self) -> None:
@@ -47,7 +52,7 @@ class EarlyStopping(BaseCallback):
     def begin(self, state: TrainingState) -> None:
         """Forget other trainings; after a checkpoint, look at this one's past scores again."""
         self._forget()
-        if state.resumed and "validation" in state.history:
+        if state.resumed and self.rows in state.history:
             values = self._values(state)
             first = state.iteration - len(values)
             for k, score in enumerate(values, start=1):
@@ -59,14 +64,14 @@ class EarlyStopping(BaseCallback):
 
     def after_iteration(self, state: TrainingState) -> bool | None:
         """Compare the latest score with the best."""
-        if "validation" not in state.history:
+        if self.rows not in state.history:
             raise ValueError("EarlyStopping needs validation rows: give X_val and y_val to fit.")
         self._look_at(self._values(state)[-1], state.iteration)
         return self._since >= self.n_iter_no_change
 
     def _values(self, state: TrainingState) -> list[float]:
         """The first metric's values, greater for better."""
-        metric, values = next(iter(state.history["validation"].items()))
+        metric, values = next(iter(state.history[self.rows].items()))
         return values if state.greater_is_better[metric] else [-value for value in values]
 
     def _look_at(self, score: float, iteration: int) -> None:

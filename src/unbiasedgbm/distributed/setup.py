@@ -68,7 +68,7 @@ class SetUp:
         stops : bool
             Whether training may stop early.
         watched : bool
-            Whether there are validation rows; if not and ``stops``, some are held out.
+            Whether there are validation rows; if not and ``stops``, some are held out, or the training rows watched.
         watched_weighted : bool
             Whether these have weights.
         """
@@ -76,11 +76,12 @@ class SetUp:
         schema = self._agree_schema()
         loss = self._read(schema)
         metrics = make_metrics(estimator.scoring, loss, getattr(estimator, "classes_", None))
-        if stops and not watched:
+        held_out = stops and not watched and estimator.validation_fraction is not None
+        if held_out:
             self._hold_out()
         by_class = estimator._weights_by_class(self.class_sizes) if self.classify else None
         weights = self._tell("weigh", by_class)
-        facts = self._facts(weights, stops and not watched, watched_weighted)
+        facts = self._facts(weights, held_out, watched_weighted)
         parameters = estimator._training_parameters(facts.n_rows, self.seed, self.before)
         constraints = estimator._constraints(schema)
         scale = _weight_scale(weights)
@@ -96,7 +97,7 @@ class SetUp:
         fit = RemoteFit(self.crew, facts, plan, self.script, features)
         rows = RemoteRows(fit, 0, parameters)
         booster = RemoteBooster(parameters, loss, rows, mapper, features, constraints.groups, progress, pool, fit)
-        validation = RemoteWatched(fit) if watched or stops else None
+        validation = RemoteWatched(fit) if watched or held_out else None
         return Work(schema, booster, start, metrics, validation, _no_fingerprint, self.crew.close)
 
     def _tell(self, name: str, *arguments: Any) -> Any:

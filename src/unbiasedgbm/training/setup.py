@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -73,7 +74,7 @@ def repetitions(weight: FloatArray) -> npt.NDArray[np.uint16]:
     return np.minimum(weight, _MAX_COUNT).astype(np.uint16)
 
 
-def hold_out(rows: Rows, fraction: float, stratify: bool, seed: int) -> tuple[Rows, Rows]:
+def hold_out(rows: Rows, fraction: float | int, stratify: bool, seed: int) -> tuple[Rows, Rows]:
     """Split rows into training and validation rows: those with the smallest hashes of their numbers are held out."""
     n = len(rows.y)
     kind = rows.y.astype(np.intp) if stratify else np.zeros(n, np.intp)
@@ -95,21 +96,22 @@ def hold_out_key(seed: int) -> np.uint64:
     return hash_key(seed, _STREAM_HOLD_OUT)
 
 
-def held_out_counts(sizes: npt.NDArray[np.int64], fraction: float) -> npt.NDArray[np.int64]:
+def held_out_counts(sizes: npt.NDArray[np.int64], fraction: float | int) -> npt.NDArray[np.int64]:
     """Rows to hold out of each class, in proportion, or of all rows where one part has no room for all classes.
 
     Parameters
     ----------
     sizes : ndarray of shape (n_classes,), int64
         Rows of each class.
-    fraction : float
+    fraction : float or int
+        Share of all rows, or their number.
 
     Returns
     -------
     ndarray of shape (n_classes,) or (1,), int64
     """
     n = int(sizes.sum())
-    n_rest = math.ceil(fraction * n)
+    n_rest = int(fraction) if isinstance(fraction, numbers.Integral) else math.ceil(fraction * n)
     if n_rest >= n:
         raise ValueError(f"validation_fraction={fraction} leaves no training rows of {n}; give X_val, or more rows.")
     present = sizes[sizes > 0]

@@ -6,8 +6,10 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor
-from unbiasedgbm.callbacks import EarlyStopping, TrainingState
+from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor, load_model
+from unbiasedgbm.callbacks import Checkpoint, EarlyStopping, TrainingState
+from unbiasedgbm.kernels import hash_rows
+from unbiasedgbm.training.setup import held_out_counts, hold_out_key
 
 
 def tables(seed=0, n=600):
@@ -224,3 +226,97 @@ def test_a_callback_that_looks_at_the_training_rows():
     assert UnbiasedGBMClassifier(n_estimators=9, n_jobs=1).fit(X, y, callbacks=[stop]).n_iter_ == 3
     with pytest.raises(ValueError, match="rows must be 'validation' or 'training'; got 'test'"):
         EarlyStopping(rows="test")
+
+
+class TestGoingOn:
+    """From a model that has watched the same rows, training counts on; from any other, anew."""
+
+    @pytest.mark.parametrize("loss", ["squared_error", "huber", "poisson"])
+    @pytest.mark.parametrize("fraction", [0.3, None])
+    def test_with_any_loss(self, loss, fraction, tmp_path):
+        X, _, _, _ = tables()
+        y = np.abs(X[:, 0] + 0.5 * X[:, 1] ** 2 + np.random.default_rng(1).normal(size=len(X))) + 0.1
+        tol = 1e-7 if fraction else 0.02
+        options = {
+            **{"split_rule": "standard", "learning_rate": 0.3, "n_iter_no_change": 6, "early_stopping": True},
+            **{"loss": loss, "validation_fraction": fraction, "tol": tol, "n_jobs": 1},
+        }
+        whole = UnbiasedGBMRegressor(n_estimators=300, **options).fit(X, y)
+        assert whole.n_iter_ < 300
+        for cut in (whole.n_iter_ - 3, whole.n_iter_):
+            part = UnbiasedGBMRegressor(n_estimators=cut, **options).fit(X, y)
+            part.save_model(tmp_path / "model.json")
+            on = UnbiasedGBMRegressor(n_estimators=300, **options)
+            on.fit(X, y, init_model=load_model(tmp_path / "model.json"))
+            assert (on.n_iter_, on.best_iteration_) == (whole.n_iter_, whole.best_iteration_)
+
+    def test_other_rows_with_the_same_score(self):
+        X, X_val, y, y_val = tables()
+        options = {"scoring": "accuracy", "n_iter_no_change": 4, "n_jobs": 1}
+        first = UnbiasedGBMClassifier(n_estimators=40, **options).fit(X, y, X_val=X_val, y_val=y_val)
+        assert first.n_iter_ < 40
+        # rows that no threshold lies between
+        same = UnbiasedGBMClassifier(n_estimators=first.n_iter_ + 2, **options)
+        same.fit(X, y, X_val=X_val + 1e-9, y_val=y_val, init_model=first)
+        np.testing.assert_array_equal(same.predict_proba(X_val + 1e-9), same.predict_proba(X_val))
+        assert same.n_iter_ == first.n_iter_ + 2
+
+    def test_rows_in_another_order_are_the_same(self):
+        X, X_val, y, y_val = tables()
+        model = UnbiasedGBMClassifier(**OVERFIT, n_iter_no_change=5).fit(X, y, X_val=X_val, y_val=y_val)
+        on = UnbiasedGBMClassifier(**OVERFIT, n_iter_no_change=5)
+        on.fit(X, y, X_val=X_val[::-1], y_val=y_val[::-1], init_model=model)
+        assert on.n_iter_ == model.n_iter_
+        on.fit(X, y, X_val=X_val[1:], y_val=y_val[1:], init_model=model)
+        assert on.n_iter_ > model.n_iter_
+
+    def test_with_another_metric(self):
+        X, X_val, y, y_val = tables()
+        model = UnbiasedGBMClassifier(n_estimators=5, warm_start=True, n_jobs=1).fit(X, y, X_val=X_val, y_val=y_val)
+        model.set_params(n_estimators=8, scoring=["roc_auc", "loss"]).fit(X, y, X_val=X_val, y_val=y_val)
+        history = model.history_["validation"]
+        assert (len(history["loss"]), len(history["roc_auc"])) == (8, 3)
+        assert model.best_iteration_ == 6 + int(np.argmax(history["roc_auc"]))
+
+    def test_without_a_further_iteration_predictions_stay(self):
+        X, X_val, y, y_val = tables()
+        model = UnbiasedGBMClassifier(**OVERFIT, warm_start=True).fit(X, y, X_val=X_val, y_val=y_val)
+        best = model.best_iteration_
+        model.set_params(n_estimators=model.n_iter_).fit(X, y, X_val=X_val[:50], y_val=y_val[:50])
+        assert model.best_iteration_ == best < model.n_iter_
+
+
+def test_all_rows_asked_for_are_held_out_where_classes_are_small():
+    for sizes, wanted in (([2, 98], 98), ([2, 2, 96], 97), ([50, 50], 30), ([1, 99], 20)):
+        counts = held_out_counts(np.array(sizes), wanted)
+        assert counts.sum() == wanted
+        assert len(counts) == 1 or (counts < sizes).all()
+
+
+def test_a_target_without_a_start_after_rows_are_held_out():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    model = UnbiasedGBMRegressor(loss="poisson", early_stopping=True, validation_fraction=0.5)
+    keys = np.empty(60, np.uint64)
+    hash_rows(hold_out_key(0), np.uint64(0), keys)
+    first, last = np.argsort(keys)[[0, -1]]
+    assert np.isfinite(model.fit(X, np.arange(60) == last).predict(X)).all()
+    with pytest.raises(ValueError, match="needs y >= 0 with at least one positive value"):
+        model.fit(X, np.arange(60) == first)
+
+
+def test_validation_rows_without_events():
+    X = np.random.default_rng(0).normal(size=(100, 2))
+    y = np.ones(100)
+    model = UnbiasedGBMRegressor(loss="poisson", n_estimators=3).fit(X, y, X_val=X[:5], y_val=np.zeros(5))
+    assert len(model.history_["validation"]["loss"]) == 3
+    with pytest.raises(ValueError, match="needs y_val >= 0 in every row"):
+        UnbiasedGBMRegressor(loss="poisson").fit(X, y, X_val=X[:5], y_val=-np.ones(5))
+
+
+def test_a_checkpoint_knows_the_best_iteration(tmp_path):
+    """Wherever it stands among the callbacks."""
+    X, _, y, _ = tables()
+    path = tmp_path / "checkpoint.json"
+    callbacks = [Checkpoint(path, every=1), EarlyStopping(50, rows="training")]
+    model = UnbiasedGBMClassifier(n_estimators=12, n_jobs=1).fit(X, y, callbacks=callbacks)
+    assert load_model(path).best_iteration_ == model.best_iteration_ == 12

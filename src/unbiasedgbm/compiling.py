@@ -49,8 +49,9 @@ class WhileCompiling(event.Listener):
 
 
 def _is_ours(event: Any) -> bool:
-    module: str = event.data["dispatcher"].py_func.__module__
-    return module.partition(".")[0] == "unbiasedgbm"
+    # functions that others make at run time may have no module
+    module = getattr(getattr(event.data.get("dispatcher"), "py_func", None), "__module__", None) or ""
+    return bool(module.partition(".")[0] == "unbiasedgbm")
 
 
 def listen() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -61,6 +60,8 @@ class Work:
     start : Start
     metrics : list of Metric
     validation : Watched or None
+    watched : dict
+        Digest of the rows that early stopping may look at, by set.
     fingerprint : callable
         ``fingerprint(before)`` is a number for all that training reads, the trees to go on from included.
     close : callable
@@ -72,6 +73,7 @@ class Work:
     start: Start
     metrics: list[Metric]
     validation: Watched | None
+    watched: dict[str, str]
     fingerprint: Callable[[TreeEnsemble | None], str]
     close: Callable[[], None] = lambda: None
 
@@ -197,7 +199,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
             n_estimators=self.n_estimators,
             history={} if before is None else copy_history(before.history),
             greater_is_better={metric.name: metric.greater_is_better for metric in work.metrics},
-            resumed=resumed is not None or _goes_on(before, work, rows),
+            resumed=("training", "validation") if resumed is not None else _same_rows(before, work),
         )
         given = [callback for callback in callbacks if isinstance(callback, EarlyStopping)]
         if stops or not given:
@@ -208,12 +210,17 @@ class _BaseUnbiasedGBM(BaseEstimator):
 
         def model_so_far() -> FittedModel:
             best = stopper.best_iteration or state.iteration
+            if before is not None and state.iteration == before.progress.n_iterations:
+                best = before.n_iterations
             return FittedModel(
-                schema, harvest.ensemble(), booster.progress.copy(), seed, best, copy_history(state.history), rows_read
-            )
+                schema, harvest.ensemble(), booster.progress.copy(), seed, best, copy_history(state.history), rows_read,
+                work.watched,
+            )  # fmt: skip
 
         rule = booster.parameters.split_rule
         state.model = lambda: self._twin()._accept(model_so_far(), rule)
+        # whoever saves a model finds in it what has just been found best
+        callbacks = sorted(callbacks, key=lambda callback: not isinstance(callback, EarlyStopping))
         watchers = [*[stopper] * stops, *callbacks, *[LogProgress(int(self.verbose))] * bool(self.verbose)]
         try:
             if checkpoint is not None:
@@ -236,6 +243,10 @@ class _BaseUnbiasedGBM(BaseEstimator):
         watched = self._read_validation_rows(schema, X_val, y_val, sample_weight_val)
         if self._stops_early(X_val) and watched is None and self.validation_fraction is not None:
             rows, watched = hold_out(rows, self.validation_fraction, hasattr(self, "classes_"), seed)
+            loss.check_target(rows.y)
+        digests = {} if watched is None else {"validation": watched.digest()}
+        if self._stops_early(X_val) and watched is None:
+            digests = {"training": rows.digest()}
         counts = rows.counts()
         n_rows = len(rows.y) if counts is None else int(counts.sum(dtype=np.int64))
         booster, shard, start = make_booster(
@@ -248,7 +259,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
         def read(before: TreeEnsemble | None) -> str:
             return fingerprint(shard.data, booster.mapper, validation, before)
 
-        return Work(schema, booster, start, metrics, validation, read)
+        return Work(schema, booster, start, metrics, validation, digests, read)
 
     def _model_before(self, init_model: Any) -> FittedModel | None:
         """The model to go on from, by `warm_start` or ``init_model``."""
@@ -310,7 +321,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
             raise ValueError(f"X_val: {error}") from error
         weight = read_weight(sample_weight_val, "sample_weight_val")
         target = self._encode(read_target(y_val, weight, table.n_rows, "y_val", "sample_weight_val"), "y_val")
-        self._make_loss().check_target(target, "y_val")
+        self._make_loss().check_domain(target if weight is None else target[weight > 0], "y_val")
         return Rows(table, target, weight)
 
     def _stops_early(self, X_val: Any) -> bool:
@@ -351,11 +362,12 @@ class _BaseUnbiasedGBM(BaseEstimator):
         )
 
     def _n_bags(self, rule: str, before: FittedModel | None) -> int:
-        """Chains of trees; without a number, those of the last fit that this one goes on from."""
+        """Chains of trees; without a number, those of the last fit, where this one goes on, also by a checkpoint."""
         if self.n_bags is not None:
             return int(self.n_bags)
         own: FittedModel | None = self.__dict__.get("_model")
-        return DEFAULT_BAGS[rule] if own is None or own is not before else own.n_bags
+        goes_on = own is not None and before is not None and (own is before or self.warm_start)
+        return own.n_bags if own is not None and goes_on else DEFAULT_BAGS[rule]
 
     def _accept(self, model: FittedModel, split_rule: str) -> Self:
         """Make a model this estimator's own; returns self."""
@@ -905,14 +917,9 @@ class UnbiasedGBMRegressor(RegressorMixin, _BaseUnbiasedGBM):
         return (loss.predict(raw) for raw in self._staged_raw(X))
 
 
-def _goes_on(before: FittedModel | None, work: Work, rows: str) -> bool:
-    """Whether the rows that are watched are those of the model to go on from: its last score is that of them."""
-    watched = work.validation if rows == "validation" else work.booster.rows
-    if before is None or watched is None:
-        return False
-    metric = work.metrics[0]
-    past = before.history.get(rows, {}).get(metric.name, [])
-    return bool(past) and math.isclose(watched.measure(metric), past[-1], rel_tol=1e-9, abs_tol=1e-12)
+def _same_rows(before: FittedModel | None, work: Work) -> list[str]:
+    """Sets of rows that the model to go on from has watched, too."""
+    return [] if before is None else [name for name, own in work.watched.items() if before.watched.get(name) == own]
 
 
 def _draw_seed(random_state: Any) -> int:

@@ -60,8 +60,12 @@ class Loss:
     max_step: ClassVar[float] = math.inf
     bounds: ClassVar[tuple[float, float] | None] = None
 
-    def check_target(self, y: FloatArray, name: str = "y") -> None:
+    def check_domain(self, y: FloatArray, name: str = "y") -> None:
         """Raise ValueError, which calls it ``name``, if ``y`` is outside the loss's domain."""
+
+    def check_target(self, y: FloatArray, name: str = "y") -> None:
+        """`check_domain`, and raise ValueError if there is no constant to begin from."""
+        self.check_domain(y, name)
 
     def start(self, y: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
         """Best constant raw prediction, shape (n_outputs,)."""
@@ -327,6 +331,11 @@ class PoissonLoss(_LogLinkLoss):
     name = "poisson"
     unit_dispersion = False
 
+    def check_domain(self, y: FloatArray, name: str = "y") -> None:
+        """Y ≥ 0."""
+        if (y < 0).any():
+            raise ValueError(f"loss='poisson' needs {name} >= 0 in every row.")
+
     def check_target(self, y: FloatArray, name: str = "y") -> None:
         """Y ≥ 0, not all zero."""
         if (y < 0).any() or not (y > 0).any():
@@ -349,7 +358,7 @@ class GammaLoss(_LogLinkLoss):
 
     name = "gamma"
 
-    def check_target(self, y: FloatArray, name: str = "y") -> None:
+    def check_domain(self, y: FloatArray, name: str = "y") -> None:
         """Y > 0."""
         if (y <= 0).any():
             raise ValueError(f"loss='gamma' needs {name} > 0 in every row.")
@@ -371,6 +380,11 @@ class TweedieLoss(_LogLinkLoss):
 
     def __init__(self, power: float = 1.5) -> None:
         self.power = power
+
+    def check_domain(self, y: FloatArray, name: str = "y") -> None:
+        """Y ≥ 0."""
+        if (y < 0).any():
+            raise ValueError(f"loss='tweedie' needs {name} >= 0 in every row.")
 
     def check_target(self, y: FloatArray, name: str = "y") -> None:
         """Y ≥ 0, not all zero."""

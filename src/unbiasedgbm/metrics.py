@@ -95,6 +95,8 @@ def _make_metric(entry: Any, loss: Loss, classes: npt.NDArray[Any] | None) -> Me
     if isinstance(entry, str) and entry == "loss":
         return Metric("loss", False, loss.mean, loss.values)
     try:
+        if entry is None:
+            raise ValueError("None stands alone, not in a list.")
         scorer = get_scorer(entry)
     except ValueError as error:
         raise ValueError(f"scoring: {error}") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -36,6 +36,8 @@ class FittedModel:
         Metrics by set and name.
     fingerprint : str
         Tells the training rows from others, where a checkpoint needs it; else empty.
+    watched : dict
+        Tells the rows that early stopping looked at from others, by set.
     """
 
     schema: Schema
@@ -45,6 +47,7 @@ class FittedModel:
     n_iterations: int
     history: dict[str, dict[str, list[float]]]
     fingerprint: str = ""
+    watched: dict[str, str] = field(default_factory=dict)
 
     @cached_property
     def walk(self) -> Walk:

@@ -53,13 +53,16 @@ def read_target(
     if getattr(getattr(y, "dtype", None), "kind", None) == "c":
         raise ValueError(f"Complex data not supported: {name} holds complex numbers.")
     values = column_or_1d(y, warn=True)
+    table = "X" + name.removeprefix("y")
     if len(values) != n_rows:
         raise ValueError(
-            f"Found input variables with inconsistent numbers of samples: X has {n_rows} rows, but {name} has "
+            f"Found input variables with inconsistent numbers of samples: {table} has {n_rows} rows, but {name} has "
             f"{len(values)}."
         )
     if weight is not None and len(weight) != n_rows:
-        raise ValueError(f"{weight_name} has {len(weight)} entries, but X has {n_rows} rows (shape {weight.shape}).")
+        raise ValueError(
+            f"{weight_name} has {len(weight)} entries, but {table} has {n_rows} rows (shape {weight.shape})."
+        )
     if values.dtype.kind == "f":
         missing = bool(np.isnan(values).any())
     elif values.dtype.kind == "O":
@@ -82,7 +85,10 @@ def distinct_labels(y: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 def class_numbers(classes: npt.NDArray[Any], y: npt.NDArray[Any], name: str) -> npt.NDArray[np.float64]:
     """Positions of a target's labels among the classes, as float64."""
-    number = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+    try:
+        number = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+    except TypeError:
+        raise ValueError(f"{name} has labels of another type than the training target.") from None
     unknown = classes[number] != y
     if unknown.any():
         raise ValueError(f"{name} has the class {y[unknown][0]!r}, which the training target does not have.")

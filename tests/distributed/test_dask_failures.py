@@ -222,6 +222,21 @@ def _values(y, raw):
     return (raw - y) ** 2
 
 
+def test_stations_of_one_worker_are_found_lost_one_by_one(client, monkeypatch):
+    """A worker that was started anew may have a new station beside the one that it has lost."""
+    X, y = numbers()
+    parts = {(TRAIN, i): part for i, part in enumerate(partitions(cut(X, CUTS["seven"]), cut(y, CUTS["seven"]), None))}
+    crew = Crew(client, parts, None)
+    try:
+        first, second, _ = crew.members
+        second.address = first.address
+        for gone in (first, second):
+            monkeypatch.setattr(crew, "_answers", lambda member, gone=gone: "gone" if member is gone else "there")
+            assert crew._find_lost(time.monotonic() + 5.0) == [gone]
+    finally:
+        crew.close()
+
+
 def test_stations_made_anew_have_names_of_their_own(client):
     """Dask takes two actors of one name for the same; and one that was only half loaded is made again."""
     X, y = numbers()

@@ -122,6 +122,10 @@ def test_onnx_says_what_it_cannot_do():
     model = UnbiasedGBMRegressor(n_estimators=3).fit(X, np.arange(200.0))
     with pytest.raises(UnsupportedExportError, match="'mixed' has text and numbers"):
         to_onnx(model)
+    large = pd.DataFrame({"id": 2**53 + np.arange(200) % 4})
+    model = UnbiasedGBMRegressor(n_estimators=3, categorical_features=["id"]).fit(large, np.arange(200) % 4)
+    with pytest.raises(UnsupportedExportError, match="'id' has categories that float64"):
+        to_onnx(model)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -270,3 +270,19 @@ def test_an_interrupt_before_the_first_iteration_ends_is_an_interrupt(monkeypatc
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         model.fit(TABLE, Y, callbacks=[InterruptIn(patch, "end", 1)])
     assert not hasattr(model, "_model")
+
+
+@pytest.mark.filterwarnings("ignore::unbiasedgbm.exceptions.SmallTableWarning")
+def test_a_warm_start_with_a_checkpoint_keeps_its_chains(tmp_path):
+    """A table too small for the default rule has one chain, and what goes on from it, too."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(400, 2)), rng.normal(size=400)
+    small = UnbiasedGBMRegressor(n_estimators=3, warm_start=True, n_jobs=1).fit(X[:12], y[:12])
+    small.save_model(tmp_path / "small.json")
+    fits = []
+    for n_estimators in (5, 8):
+        model = load_model(tmp_path / "small.json").set_params(n_estimators=n_estimators)
+        fits.append(model.fit(X, y, callbacks=[Checkpoint(tmp_path / "checkpoint.json", every=1)]))
+    whole = load_model(tmp_path / "small.json").set_params(n_estimators=8).fit(X, y)
+    np.testing.assert_array_equal(fits[1].predict(X), whole.predict(X))
+    assert (fits[0].n_iter_, fits[1].n_iter_) == (5, 8)

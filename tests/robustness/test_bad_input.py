@@ -92,6 +92,7 @@ CASES = [
     (lambda: regress(early_stopping="often"), r"early_stopping must be True, False or 'auto'; got 'often'"),
     (lambda: regress(early_stopping=True, validation_fraction=0.999), r"validation_fraction=0.999 leaves no training"),
     (lambda: regress(scoring="nonsense", early_stopping=True), r"scoring: 'nonsense'"),
+    (lambda: regress(scoring=["loss", None]), r"scoring: None stands alone, not in a list"),
     (lambda: regress(n_jobs=0), r"n_jobs == 0"),
     (lambda: regress(random_state="a"), r"random_state: 'a'"),
     (lambda: regress(role_draw="row"), r"role_draw must be one of"),
@@ -124,10 +125,14 @@ CASES = [
     (lambda: regress(fit={"y_val": Y}), r"y_val and sample_weight_val have no meaning without X_val"),
     (lambda: regress(fit={"X_val": X[:, :2], "y_val": Y}), r"X_val: X has 2 features, but .* is expecting 3"),
     (lambda: regress(y=np.exp(Y), loss="gamma", fit={"X_val": X, "y_val": Y}), r"loss='gamma' needs y_val > 0"),
-    (lambda: regress(fit={"X_val": X, "y_val": Y[:-1]}), r"X has 60 rows, but y_val has 59"),
+    (lambda: regress(fit={"X_val": X, "y_val": Y[:-1]}), r"X_val has 60 rows, but y_val has 59"),
     (lambda: regress(fit={"X_val": X, "y_val": changed(Y, 0, np.nan)}), r"Input y_val contains NaN"),
     (lambda: regress(fit={"X_val": X, "y_val": Y, "sample_weight_val": -np.ones(N)}), r"sample_weight_val holds"),
     (lambda: classify(fit={"X_val": X, "y_val": C + 5}), r"y_val has the class .*which the training"),
+    (
+        lambda: classify(y=np.where(C, "p", "q").astype(object), fit={"X_val": X, "y_val": C}),
+        r"y_val has labels of another type than the training target",
+    ),
     # tables
     (lambda: regress(X=TEXT, categorical_features=None), r"'?t'?.*(text|string|number)"),
     (lambda: regress(X=X, categorical_features=[7]), r"categorical_features"),

@@ -68,7 +68,9 @@ def test_a_collector_that_was_off_stays_off(collector):
 def test_compilations_of_others_are_left_alone(monkeypatch, collector):
     monkeypatch.setattr(sys, "stderr", Terminal())
     listener = WhileCompiling()
-    listener.on_start(compilation("somebody.kernels"))
+    for module in ("somebody.kernels", None):
+        listener.on_start(compilation(module))
+    listener.on_start(SimpleNamespace(data={}))
     assert gc.isenabled()
     assert sys.stderr.getvalue() == ""
 
@@ -81,3 +83,11 @@ def test_a_compilation_that_fails_leaves_the_collector_on(collector):
     with pytest.raises(numba.TypingError):
         kernel(broken)(1)
     assert gc.isenabled()
+
+
+def test_functions_without_a_module_can_be_compiled():
+    """Others make them at run time; our listener hears of them, too."""
+    names = {}
+    exec("def add_one(x):\n    return x + 1", names)
+    assert names["add_one"].__module__ is None
+    assert numba.njit(names["add_one"])(1) == 2

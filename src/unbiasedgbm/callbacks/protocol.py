@@ -27,8 +27,9 @@ class TrainingState:
         ``history[set][metric]`` is the list of a metric's values on "training" or "validation", one an iteration.
     greater_is_better : dict
         For each metric.
-    resumed : bool
-        Whether training goes on from a checkpoint: the history is then this training's own.
+    resumed : sequence of str
+        Sets of rows whose history is this training's own: it goes on from a checkpoint, or from a model that watched
+        the same rows.
     model : callable
         ``model()`` is a fitted estimator of the iterations done, a copy that training does not touch.
     """
@@ -37,7 +38,7 @@ class TrainingState:
     n_estimators: int
     history: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     greater_is_better: Mapping[str, bool] = field(default_factory=dict)
-    resumed: bool = False
+    resumed: Sequence[str] = ()
     model: Callable[[], Any] = _no_model
 
 

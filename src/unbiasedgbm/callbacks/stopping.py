@@ -50,9 +50,9 @@ class EarlyStopping(BaseCallback):
         self._since = 0
 
     def begin(self, state: TrainingState) -> None:
-        """Forget other trainings; after a checkpoint, look at this one's past scores again."""
+        """Forget other trainings; where training goes on, look at its past scores again."""
         self._forget()
-        if state.resumed and self.rows in state.history:
+        if self.rows in state.resumed:
             values = self._values(state)
             first = state.iteration - len(values)
             for k, score in enumerate(values, start=1):
@@ -64,15 +64,18 @@ class EarlyStopping(BaseCallback):
 
     def after_iteration(self, state: TrainingState) -> bool | None:
         """Compare the latest score with the best."""
-        if self.rows not in state.history:
-            raise ValueError("EarlyStopping needs validation rows: give X_val and y_val to fit.")
-        self._look_at(self._values(state)[-1], state.iteration)
+        values = self._values(state)
+        if not values:
+            remedy = "give X_val and y_val to fit" if self.rows == "validation" else "give it to fit itself"
+            raise ValueError(f"EarlyStopping needs {self.rows} rows: {remedy}.")
+        self._look_at(values[-1], state.iteration)
         return self._since >= self.n_iter_no_change
 
     def _values(self, state: TrainingState) -> list[float]:
-        """The first metric's values, greater for better."""
-        metric, values = next(iter(state.history[self.rows].items()))
-        return values if state.greater_is_better[metric] else [-value for value in values]
+        """The first metric's values, greater for better; none of a metric that was not recorded."""
+        metric, upwards = next(iter(state.greater_is_better.items()))
+        values = state.history.get(self.rows, {}).get(metric, [])
+        return values if upwards else [-value for value in values]
 
     def _look_at(self, score: float, iteration: int) -> None:
         if score > self._best:

@@ -42,7 +42,7 @@ class OptunaPruning(BaseCallback):
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError("OptunaPruning needs optuna: pip install 'unbiasedgbm[tune]'.") from error
         metrics = state.history.get("validation", {})
-        metric = self.metric or next(iter(metrics), None)
+        metric = self.metric or next(iter(state.greater_is_better))
         if metric not in metrics:
             raise ValueError(
                 f"OptunaPruning: there is no validation metric {self.metric or ''!r}; give X_val and y_val to fit, and "

@@ -362,9 +362,12 @@ class Crew:
         """Stations that do not answer."""
         while True:
             known = self.client.nthreads()
-            answers = {member.address: self._answers(member) for member in self.members if member.address in known}
-            lost = [member for member in self.members if answers.get(member.address, _GONE) == _GONE]
-            silent = [member for member in self.members if answers.get(member.address) == _SILENT]
+            # by station, not by address: a worker that was started anew may have new ones beside those it has lost
+            answers = [self._answers(member) if member.address in known else _GONE for member in self.members]
+            lost, silent = (
+                [member for member, answer in zip(self.members, answers, strict=True) if answer == kind]
+                for kind in (_GONE, _SILENT)
+            )
             if lost and not silent:
                 return lost
             if not silent:

@@ -29,6 +29,7 @@ from unbiasedgbm.training.setup import (
     Constraints,
     Start,
     begin,
+    digest_text,
     go_on,
     held_out_counts,
     hold_out_key,
@@ -78,7 +79,9 @@ class SetUp:
         metrics = make_metrics(estimator.scoring, loss, getattr(estimator, "classes_", None))
         held_out = stops and not watched and estimator.validation_fraction is not None
         if held_out:
-            self._hold_out()
+            self._hold_out(loss)
+        seen = {"validation": WATCH} if watched or held_out else {"training": TRAIN} if stops else {}
+        digests = {name: self._digest(which) for name, which in seen.items()}
         by_class = estimator._weights_by_class(self.class_sizes) if self.classify else None
         weights = self._tell("weigh", by_class)
         facts = self._facts(weights, held_out, watched_weighted)
@@ -98,7 +101,7 @@ class SetUp:
         rows = RemoteRows(fit, 0, parameters)
         booster = RemoteBooster(parameters, loss, rows, mapper, features, constraints.groups, progress, pool, fit)
         validation = RemoteWatched(fit) if watched or held_out else None
-        return Work(schema, booster, start, metrics, validation, _no_fingerprint, self.crew.close)
+        return Work(schema, booster, start, metrics, validation, digests, _no_fingerprint, self.crew.close)
 
     def _tell(self, name: str, *arguments: Any) -> Any:
         """A step that stations remember, so that those that come later must be told, too."""
@@ -132,7 +135,8 @@ class SetUp:
             own = [fact for fact in facts if fact.name[0] == which]
             if own:
                 _check_rows(own, schema.n_features, suffix)
-                loss.check_target(np.concatenate([fact.extremes for fact in own]), f"y{suffix}")
+                check = loss.check_target if which == TRAIN else loss.check_domain
+                check(np.concatenate([fact.extremes for fact in own]), f"y{suffix}")
         if self.classify:
             self.class_sizes = np.sum([fact.classes for fact in facts if fact.name[0] == TRAIN], axis=0)
         return loss
@@ -149,7 +153,10 @@ class SetUp:
                 at += n
         return starts
 
-    def _hold_out(self) -> None:
+    def _digest(self, which: str) -> str:
+        return digest_text(self.crew.ask([("digest", (which,))])[0])
+
+    def _hold_out(self, loss: Loss) -> None:
         """Part validation rows from training rows: those with the smallest hashes of their numbers."""
         n_classes = len(self.class_sizes)
         wanted = held_out_counts(
@@ -161,10 +168,11 @@ class SetUp:
         limits = select(lambda *steps: self.crew.ask(steps), wanted[:, None])[:, 0]
         held = HeldOut(key, starts, n_classes, stratified, limits, wanted > 0)
         facts = self._tell("hold_out", held)
-        for i, n, n_out, _ in facts:
+        for i, n, n_out, _, _ in facts:
             self.n_rows[TRAIN, i], self.n_rows[WATCH, i] = n, n_out
+        loss.check_target(np.concatenate([extremes for *_, extremes in facts]))
         if self.classify:
-            self.class_sizes = np.sum([sizes for _, _, _, sizes in facts], axis=0)
+            self.class_sizes = np.sum([sizes for _, _, _, sizes, _ in facts], axis=0)
 
     def _facts(self, weights: list[Any], held_out: bool, watched_weighted: bool) -> Facts:
         given = [fact for fact in weights if fact[0] is not None]

@@ -42,7 +42,7 @@ from unbiasedgbm.threads import Pool, effective_n_jobs
 from unbiasedgbm.training.harvest import GrownTree
 from unbiasedgbm.training.line import LINE_ROWS
 from unbiasedgbm.training.partition import add_tree
-from unbiasedgbm.training.setup import Start, bag_of, repetitions, start_raw
+from unbiasedgbm.training.setup import Start, bag_of, digest_of, repetitions, start_raw
 from unbiasedgbm.training.shard import BLOCK_ROWS, Layout, Shard, TrainingData, as_outputs
 
 FloatArray = npt.NDArray[np.float64]
@@ -222,6 +222,7 @@ MERGE: dict[str, Callable[[Any, Any], Any]] = {
     "survey_levels": operator.add,
     "read": operator.add,
     "hold_out": operator.add,
+    "digest": operator.add,
     "weigh": operator.add,
     "rank_hashes": _nothing,
     "rank_values": _nothing,
@@ -365,8 +366,7 @@ class Station:
             n = len(part.y)
             n_weighty = n if part.given is None else int(np.count_nonzero(part.given))
             classes = None if reading.classes is None else _class_sizes(part.y, len(reading.classes))
-            extremes = np.array([part.y.min(), part.y.max()]) if n else part.y
-            facts.append(PartFacts(name, n_rows_of(X), n_weighty, n, classes, extremes))
+            facts.append(PartFacts(name, n_rows_of(X), n_weighty, n, classes, _extremes(part.y)))
         self._raw = {}
         return facts
 
@@ -397,8 +397,15 @@ class Station:
                 kinds.append(part.y.astype(np.intp) if stratified else np.zeros(len(part.y), np.intp))
         self._rank(np.concatenate(keys), np.concatenate(kinds), n_classes, None)
 
-    def _do_hold_out(self, held: HeldOut) -> list[tuple[int, int, int, npt.NDArray[np.int64]]]:
-        """Part training rows from validation rows; returns each partition's number, its rows, those held out."""
+    def _do_hold_out(self, held: HeldOut) -> list[tuple[int, int, int, npt.NDArray[np.int64], FloatArray]]:
+        """Part training rows from validation rows.
+
+        Returns
+        -------
+        list of tuples
+            Number of a partition, its training rows, those held out, training rows of each class, and the smallest and
+            the largest target of these.
+        """
         facts = []
         for (kind, i), part in list(self._rows.items()):
             if kind != TRAIN:
@@ -409,9 +416,17 @@ class Station:
             self._rows[TRAIN, i] = part.take(np.flatnonzero(~out))
             self._rows[WATCH, i] = part.take(np.flatnonzero(out))
             sizes = _class_sizes(part.y[~out], held.n_classes) if held.n_classes else np.zeros(0, np.int64)
-            facts.append((i, int((~out).sum()), int(out.sum()), sizes))
+            facts.append((i, int((~out).sum()), int(out.sum()), sizes, _extremes(part.y[~out])))
         self._rows = dict(sorted(self._rows.items()))
         return facts
+
+    def _do_digest(self, which: str) -> npt.NDArray[np.uint64]:
+        """Tells training or validation rows from others; before they are binned."""
+        total = np.zeros(1, np.uint64)
+        for (kind, _), part in self._rows.items():
+            if kind == which and part.table is not None:
+                total += digest_of(part.table, part.y, part.given)
+        return total
 
     def _do_weigh(self, by_class: FloatArray | None) -> list[tuple[Any, ...]]:
         """Apply class weights.
@@ -689,6 +704,11 @@ class _NoRows:
 
     def column(self, j: int, rows: npt.NDArray[np.intp] | None = None) -> FloatArray:
         return np.empty(0)
+
+
+def _extremes(y: FloatArray) -> FloatArray:
+    """Smallest and largest target; empty without rows."""
+    return np.array([y.min(), y.max()]) if len(y) else y
 
 
 def _hashes(key: np.uint64, start: int, n: int) -> npt.NDArray[np.uint64]:

@@ -88,7 +88,7 @@ class Iteration:
 
 
 def kept_bytes(lanes: Sequence[Shard], iteration: Iteration) -> int:
-    """Bytes of the arrays that stay for the whole fit."""
+    """Bytes of the arrays of rows, which stay for the whole fit; histograms do not grow with the rows."""
     shard = lanes[0]
     bags = shard.bags if len(shard.bags) > 1 else []
     bins = shard.bins

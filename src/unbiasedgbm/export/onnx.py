@@ -131,6 +131,10 @@ class _Graph:
             )
         numbers = self.tensor(np.arange(len(levels), dtype=np.float64))
         keys = list(levels) if all(text) else np.array(levels, dtype=np.float64)
+        if not all(text) and any(float(level) != level for level in levels):
+            raise UnsupportedExportError(
+                f"to_onnx: feature {name!r} has categories that float64, the type of its column, does not hold."
+            )
         if not len(levels):
             # training saw missing values only
             return self.node("Sub", [self.constant(f"column/{j}/nan", np.full((1, 1), np.nan)), name], f"column/{j}")

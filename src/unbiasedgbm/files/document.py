@@ -45,6 +45,7 @@ def model_to_dict(model: FittedModel) -> dict[str, Any]:
             "n_splits": progress.n_splits,
             "memories": [_memory_to_dict(memory) for memory in progress.memories],
             "fingerprint": model.fingerprint,
+            **({"watched": model.watched} if model.watched else {}),
         },
         "history": {
             name: {metric: fields.plain(values) for metric, values in metrics.items()}
@@ -68,7 +69,9 @@ def model_from_dict(data: Any) -> FittedModel:
     """
     data = fields.mapping(data, "model", {"table", "trees", "training", "history"})
     schema = Schema.from_dict(data["table"])
-    training = fields.mapping(data["training"], "training", _TRAINING)
+    training = dict(fields.mapping(data["training"], "training"))
+    watched = _watched(training.pop("watched", {}))
+    fields.mapping(training, "training", _TRAINING)
     n_outputs = fields.integer(training["n_outputs"], "n_outputs", 1, _MAX_ITERATIONS)
     n_iterations = fields.integer(training["n_iterations"], "n_iterations", 0, _MAX_ITERATIONS)
     n_each = n_outputs * fields.integer(training["n_bags"], "n_bags", 1, MAX_BAGS)
@@ -83,6 +86,7 @@ def model_from_dict(data: Any) -> FittedModel:
         n_iterations=fields.integer(training["best_iteration"], "best_iteration", 0, n_iterations),
         history=_history(data["history"], n_iterations),
         fingerprint=fields.text(training["fingerprint"], "fingerprint"),
+        watched=watched,
     )
     # lay it out for walking now: what cannot be walked is an error of the file
     _ = model.walk
@@ -125,6 +129,13 @@ def _progress(training: Any, n_features: int, n_outputs: int, n_each: int, n_ite
         peak=fields.integer(training["peak"], "peak", 0, n_iterations),
         peak_worth=fields.floats([training["peak_worth"]], "peak_worth", 1).item(),
     )
+
+
+def _watched(data: Any) -> dict[str, str]:
+    watched = {name: fields.text(digest, "watched") for name, digest in fields.mapping(data, "watched").items()}
+    if not watched.keys() <= {"training", "validation"}:
+        raise ModelFileError("'watched' has an unknown part")
+    return watched
 
 
 def _history(data: Any, n_iterations: int) -> dict[str, dict[str, list[float]]]:

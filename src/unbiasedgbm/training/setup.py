@@ -34,6 +34,11 @@ _MAX_COUNT = 65_535
 
 _STREAM_HOLD_OUT = 5
 
+# Of a hash of rows: rows that are read at once, and what bits are mixed with.
+_DIGEST_ROWS = 65_536
+_DIGEST_STEP = np.uint64(0x632BE59BD9B4E019)
+_DIGEST_FACTOR = np.uint64(0x9E3779B97F4A7C15)
+
 # Weights that add up to more are no counts: their sum would leave no room for hessians in a packed word.
 MOST_COUNTED = 2.0**32
 
@@ -59,6 +64,10 @@ class Rows:
         weight = None if self.sample_weight is None else self.sample_weight[rows]
         return Rows(self.table.take(rows), self.y[rows], weight)
 
+    def digest(self) -> str:
+        """Tells these rows from others; their order does not count."""
+        return digest_text(digest_of(self.table, self.y, self.sample_weight))
+
     def counts(self) -> npt.NDArray[np.uint16] | None:
         """Rows that each row stands for: its weight, if all weights are whole numbers."""
         weight = self.sample_weight
@@ -67,6 +76,27 @@ class Rows:
         if float(weight.sum()) > MOST_COUNTED:
             return None
         return repetitions(weight)
+
+
+def digest_of(table: Table, y: FloatArray, weight: FloatArray | None) -> npt.NDArray[np.uint64]:
+    """Sum of the hashes of rows, shape (1,): those of several parts of a table add up. No weight is no row."""
+    total = np.zeros(1, np.uint64)
+    for start in range(0, len(y), _DIGEST_ROWS):
+        stop = min(start + _DIGEST_ROWS, len(y))
+        own = np.ones(stop - start) if weight is None else weight[start:stop]
+        hashes = np.zeros(stop - start, np.uint64)
+        for column in (*table.block(start, stop).T, y[start:stop], own):
+            # one zero, and one value that is missing
+            bits = np.where(np.isnan(column), np.nan, column + 0.0).view(np.uint64)
+            hashes = (hashes + bits + _DIGEST_STEP) * _DIGEST_FACTOR
+            hashes ^= hashes >> np.uint64(29)
+        total += hashes[own > 0].sum(dtype=np.uint64)
+    return total
+
+
+def digest_text(digest: npt.NDArray[np.uint64]) -> str:
+    """A digest as model files have it."""
+    return f"{int(digest[0]):016x}"
 
 
 def repetitions(weight: FloatArray) -> npt.NDArray[np.uint16]:
@@ -122,7 +152,11 @@ def held_out_counts(sizes: npt.NDArray[np.int64], fraction: float | int) -> npt.
     # what is left goes to the largest remainders; the first class where they are equal
     order = np.argsort(wanted - exact, kind="stable")
     wanted[order[: n_rest - int(wanted.sum())]] += 1
-    return np.minimum(wanted, np.maximum(sizes - 1, 0))
+    wanted = np.minimum(wanted, np.maximum(sizes - 1, 0))
+    # what small classes have no room for, the largest ones take
+    for k in np.argsort(wanted - sizes, kind="stable"):
+        wanted[k] += min(n_rest - int(wanted.sum()), max(int(sizes[k]) - 1, 0) - int(wanted[k]))
+    return wanted
 
 
 def make_features(

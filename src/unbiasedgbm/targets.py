@@ -19,7 +19,7 @@ def read_weight(sample_weight: Any, name: str, whole: bool = True) -> npt.NDArra
 
     Parameters
     ----------
-    sample_weight : array-like of shape (n,), number, or None
+    sample_weight : array-like of shape (n,), or None
     name : str
         What an error calls them.
     whole : bool

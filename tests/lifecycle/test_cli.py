@@ -314,6 +314,15 @@ def test_wrong_usage_exits_with_2():
     assert CliRunner().invoke(app, ["fly"]).exit_code == 2
 
 
+@pytest.mark.parametrize("command", ["importance", "report"])
+def test_a_file_of_rows_held_out_that_lacks_a_column(folder, tmp_path, command):
+    table = pd.read_csv(folder / "classes.csv")
+    table.drop(columns=table.columns[0]).to_csv(tmp_path / "less.csv", index=False)
+    arguments = (command, folder / "classes.json", folder / "classes.csv", "-t", "y", "-o", tmp_path / "out")
+    output = invoke(*arguments, "--holdout-data", tmp_path / "less.csv", ok=False)
+    assert "less.csv lacks 1 columns of the model" in " ".join(output.split())
+
+
 @pytest.mark.parametrize("command", ["train", "predict", "importance", "report", "warmup", "demo"])
 def test_help(command):
     output = invoke(command, "--help")

@@ -110,6 +110,27 @@ def test_offsets_in_a_matrix_or_a_pool() -> None:
         np.testing.assert_allclose(again.importance, expected, rtol=1e-5, atol=1e-8)
 
 
+def test_a_start_value_that_is_not_used_costs_no_digits() -> None:
+    X, offset, y = table()
+    offset, y = offset + 50.0, y + 50.0
+    model = build("xgboost", objective="reg:pseudohubererror").fit(X[:N], y[:N], base_margin=offset[:N])
+    # XGBoost has a base score, nevertheless; with one Newton step from zero it lies far from all targets.
+    start = read_model(model).bind(X, 1).base()
+    assert np.abs(start).min() > 1000.0 * y.max()
+    offsets = {"offset_train": offset[:N], "offset_val": offset[N:]}
+    result = unbiased_gain(model, X[:N], y[:N], X[N:], y[N:], **offsets)
+    assert result.p_value[0] < 1e-6
+    # Matrices are handed back as they were, with a margin or without.
+    for margin in (np.empty(0), offset):
+        held = [xgboost.DMatrix(part) for part in (X[:N], X[N:])]
+        for matrix, rows in zip(held, (slice(N), slice(N, None)), strict=True):
+            matrix.set_base_margin(margin[rows])
+        again = unbiased_gain(model, held[0], y[:N], held[1], y[N:], **offsets)
+        np.testing.assert_array_equal(again.importance, result.importance)
+        np.testing.assert_array_equal(held[0].get_base_margin(), margin[:N].astype(np.float32))
+        np.testing.assert_array_equal(held[1].get_base_margin(), margin[N:].astype(np.float32))
+
+
 @pytest.mark.parametrize("library", ["lightgbm", "xgboost", "catboost"])
 def test_cross_fitting_trains_and_judges_on_top_of_the_offset(library: str) -> None:
     X, offset, y = table()

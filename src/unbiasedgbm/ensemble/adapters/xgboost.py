@@ -77,14 +77,25 @@ class _Rows:
         margin = np.asarray(self._matrix.get_base_margin(), dtype=np.float64)
         start = margin.reshape(-1, len(base)) if margin.size else np.tile(base, (self._matrix.num_row(), 1))
         self._base = np.zeros_like(start) if offset else start
-        self._left_out = start - self._base
+        self._offset = offset
 
     def base(self) -> FloatArray:
         return self._base.copy()
 
     def raw(self, sample: RowNumbers) -> FloatArray:
-        raw = self._part(0, len(self._limits) - 1).predict(self._matrix, output_margin=True)
-        return (np.asarray(raw, dtype=np.float64).reshape(-1, self._n_outputs) - self._left_out)[sample]
+        part = self._part(0, len(self._limits) - 1)
+        raw = self._from_zero(part) if self._offset else part.predict(self._matrix, output_margin=True)
+        return np.asarray(raw, dtype=np.float64).reshape(-1, self._n_outputs)[sample]
+
+    def _from_zero(self, part: Any) -> Any:
+        """The trees alone: a large start value would cost digits of a single precision sum."""
+        margin = self._matrix.get_base_margin()
+        self._matrix.set_base_margin(self._base)
+        try:
+            return part.predict(self._matrix, output_margin=True)
+        finally:
+            # The matrix may be the user's.
+            self._matrix.set_base_margin(margin)
 
     def nodes(self, first: int, last: int) -> IntArray:
         part = self._part(self._limits.index(first), self._limits.index(last))

@@ -4,7 +4,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import sparse, stats
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     ExtraTreesRegressor,
@@ -144,6 +144,20 @@ def test_column_order_and_names() -> None:
     )
     assert result.feature_names == ("a", "gaps", "flag")
     np.testing.assert_allclose(result.importance, swapped.importance[::-1])
+
+
+@pytest.mark.parametrize("form", ["coo", "csr", "csc", "bsr"])
+def test_sparse_tables_of_any_format(form: str) -> None:
+    X_train, y_train, X_val, y_val = halves()
+    for model in (
+        DecisionTreeRegressor(max_depth=3, random_state=0),
+        RandomForestRegressor(3, max_depth=3, random_state=0),
+    ):
+        model.fit(X_train, y_train)
+        expected = unbiased_gain(model, X_train, y_train, X_val, y_val).importance
+        for make in (sparse.coo_matrix, sparse.coo_array):
+            tables = (make(X_train).asformat(form), y_train, make(X_val).asformat(form), y_val)
+            np.testing.assert_array_equal(unbiased_gain(model, *tables).importance, expected)
 
 
 def test_class_weights_are_those_of_the_model() -> None:

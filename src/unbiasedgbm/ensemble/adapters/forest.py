@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import sklearn
+from scipy import sparse
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     ExtraTreesRegressor,
@@ -76,9 +77,10 @@ class _Rows:
 
     def __init__(self, model: Any, members: list[Any], X: Any, base: FloatArray) -> None:
         self._model, self._members, self._base = model, members, base
-        self._X = X
+        # Rows of a sparse table are taken by their numbers, which not every format allows.
+        self._X = X.tocsr() if sparse.issparse(X) else X
         # Trees work on single precision; one conversion serves all of them.
-        self._single = model._validate_X_predict(X, *(() if isinstance(model, FORESTS) else (True,)))
+        self._single = model._validate_X_predict(self._X, *(() if isinstance(model, FORESTS) else (True,)))
 
     def base(self) -> FloatArray:
         return np.tile(self._base, (self._single.shape[0], 1))

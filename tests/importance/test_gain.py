@@ -17,12 +17,14 @@ from sklearn.ensemble import (
     GradientBoostingRegressor,
     HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
+    RandomForestClassifier,
 )
 
 from unbiasedgbm.ensemble.adapters import ModelMismatchError, read_model
 from unbiasedgbm.ensemble.adapters import lightgbm as lightgbm_reader
+from unbiasedgbm.ensemble.adapters.objectives import IndicatorLoss
 from unbiasedgbm.importance import FewUsableSplitsWarning, unbiased_gain
-from unbiasedgbm.losses import LogLoss
+from unbiasedgbm.losses import LogLoss, MulticlassLogLoss
 
 from .helpers import load_validation, mixed_table, twin_unbiased_gain
 
@@ -211,6 +213,21 @@ def test_a_callable_loss_is_the_loss() -> None:
         loss=lambda y, raw: LogLoss().gradients(y[:, 0], raw),
     )
     np.testing.assert_allclose(given.importance, expected.importance)
+
+
+def test_a_loss_has_the_outputs_of_the_model() -> None:
+    model, tables = toy_model(n_trees=3)
+    with pytest.raises(
+        ValueError, match=r"loss: MulticlassLogLoss is for 2 raw predictions a row, .* one raw prediction"
+    ):
+        unbiased_gain(model, *tables, loss=MulticlassLogLoss(2))
+    # A forest has a column for each class, also of two.
+    forest = RandomForestClassifier(3, criterion="entropy", max_depth=2, random_state=0).fit(*tables[:2])
+    with pytest.raises(ValueError, match=r"loss: LogLoss is for one raw prediction a row, .* 2 raw predictions"):
+        unbiased_gain(forest, *tables, loss=LogLoss())
+    expected = unbiased_gain(forest, *tables, loss=IndicatorLoss(2)).importance
+    given = unbiased_gain(forest, *tables, loss=lambda y, raw: IndicatorLoss(2).gradients(y, raw))
+    np.testing.assert_array_equal(given.importance, expected)
 
 
 def test_few_held_out_rows_are_said_aloud() -> None:

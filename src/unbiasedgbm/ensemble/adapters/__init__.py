@@ -96,10 +96,19 @@ def supported_libraries() -> tuple[str, ...]:
 
 
 def as_loss(loss: Loss | Callable[..., Any], n_outputs: int) -> Loss:
-    """Wrap a user's gradient function; a Loss is returned as it is."""
+    """Wrap a user's gradient function; a Loss is returned as it is, if it has the model's outputs."""
     if isinstance(loss, Loss):
+        if loss.n_outputs != n_outputs:
+            raise ValueError(
+                f"loss: {type(loss).__name__} is for {_raw_predictions(loss.n_outputs)} a row, but the model has "
+                f"{_raw_predictions(n_outputs)}."
+            )
         return loss
     return CustomLoss(loss, _no_values, n_outputs)
+
+
+def _raw_predictions(number: int) -> str:
+    return "one raw prediction" if number == 1 else f"{number} raw predictions"
 
 
 def _no_values(y: FloatArray, raw: FloatArray) -> FloatArray:

@@ -50,11 +50,33 @@ def test_a_binary_booster_wants_zeros_and_ones(name: str) -> None:
     expected = unbiased_gain(booster, X, BINARY, X, BINARY).importance
     for same in (BINARY == 1, BINARY.astype(str), BINARY.tolist(), BINARY.astype(object)):
         np.testing.assert_array_equal(unbiased_gain(booster, X, same, X, BINARY).importance, expected)
-    for wrong, value in ((BINARY + 1, "2"), (2 * BINARY - 1, "-1"), ((2 * BINARY - 1).astype(str), "-1")):
+    refused = [(BINARY + 1, "2")]
+    if name != "lightgbm":
+        refused += [(2 * BINARY - 1, "-1"), ((2 * BINARY - 1).astype(str), "-1")]
+    for wrong, value in refused:
         with pytest.raises(ValueError, match=f"y holds {value}, .* classes as 0 and 1"):
             unbiased_gain(booster, X, wrong, X, wrong)
     with pytest.raises(ValueError, match="y must hold numbers"):
         unbiased_gain(booster, X, np.where(BINARY == 1, "yes", "no"), X, BINARY)
+
+
+def test_lightgbm_s_positive_class_is_what_lies_above_zero() -> None:
+    expected = unbiased_gain(BOOSTERS["lightgbm"], X, BINARY, X, BINARY).importance
+    signs = 2 * BINARY - 1
+    estimator = lightgbm.LGBMModel(objective="binary", n_estimators=3, n_jobs=1, verbose=-1).fit(X, signs)
+    for model in (lgb("binary", signs), estimator):
+        for same in (signs, signs.astype(str), BINARY):
+            np.testing.assert_array_equal(unbiased_gain(model, X, same, X, signs).importance, expected)
+        only_ones = unbiased_gain(model, X, signs, X[signs > 0], signs[signs > 0])
+        np.testing.assert_array_equal(
+            only_ones.importance, unbiased_gain(model, X, BINARY, X[signs > 0], BINARY[signs > 0]).importance
+        )
+        for wrong, value in ((np.arange(400) % 3 - 1, "0"), (BINARY - 2, "-2"), (0.5 * signs, r"-?0\.5")):
+            with pytest.raises(ValueError, match=f"y holds {value}, .* classes as 0 and 1, or as -1 and 1"):
+                unbiased_gain(model, X, wrong, X, wrong)
+    missing = np.where(np.arange(400) == 7, np.nan, signs)
+    with pytest.raises(ValueError, match="y_train holds a value that is missing"):
+        unbiased_gain(BOOSTERS["lightgbm"], X, missing, X, signs)
 
 
 def test_shares_are_targets_where_the_library_takes_them() -> None:

@@ -209,8 +209,10 @@ def _encode(model: Any, objective: str, n_outputs: int, custom: bool) -> Callabl
     """Targets as the loss wants them; those of a user's loss are its own affair."""
     if hasattr(model, "classes_"):
         return objectives.ClassEncoder(model.classes_)
-    if objective in ("binary", "multiclass", "multiclassova") and not custom:
-        return objectives.NumberedClasses(max(2, n_outputs))
+    if objective == "binary" and not custom:
+        return objectives.encode_signs
+    if objective in ("multiclass", "multiclassova") and not custom:
+        return objectives.NumberedClasses(n_outputs)
     if objective == "cross_entropy" and not custom:
         return objectives.encode_shares
     return objectives.encode_numbers

@@ -167,6 +167,15 @@ def encode_shares(y: Any) -> FloatArray:
     return encoded
 
 
+def encode_signs(y: Any) -> FloatArray:
+    """Targets of a binary LightGBM model that keeps no labels: its positive class is what lies above zero."""
+    encoded = encode_numbers(y)
+    negative = -1.0 if (encoded == -1.0).any() else 0.0
+    unknown = np.isfinite(encoded) & ~np.isin(encoded, (negative, 1.0))
+    _refuse_labels(encoded, unknown, "0 and 1, or as -1 and 1")
+    return np.maximum(encoded, 0.0)
+
+
 class NumberedClasses:
     """Targets of a model that keeps no labels: the numbers of its classes.
 

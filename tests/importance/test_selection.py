@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import catboost
 import lightgbm
 import numpy as np
 import pytest
@@ -151,8 +152,38 @@ def test_groups_of_rows_stay_together() -> None:
     groups = np.arange(600) // 10
     selector = UnbiasedGainSelector(classifier(), cv=GroupKFold(3)).fit(X, y, groups=groups.tolist())
     assert selector.importance_.settings["n_folds"] == 3
-    with pytest.raises(ValueError, match="groups needs a cv"):
-        UnbiasedGainSelector(classifier()).fit(X, y, groups=groups)
+    # What would ignore the groups is refused, with routing or without.
+    folds = list(KFold(3).split(X))
+    for cv, got in ((None, "None"), (3, "3"), (folds, "a list of folds"), (iter(folds), "a list_iterator of folds")):
+        selector = UnbiasedGainSelector(classifier(), cv=cv)
+        with pytest.raises(ValueError, match=f"groups needs a cv .* got cv={got}"):
+            selector.fit(X, y, groups=groups)
+        with config_context(enable_metadata_routing=True), pytest.raises(TypeError, match="groups"):
+            selector.fit(X, y, groups=groups)
+    with pytest.raises(
+        ValueError, match=r"^groups must have a value for each of the 600 rows of X, got shape \(599,\)"
+    ):
+        UnbiasedGainSelector(classifier(), cv=GroupKFold(3)).fit(X, y, groups=groups[1:])
+
+
+@pytest.mark.parametrize("cv", [None, KFold(3)])
+def test_an_estimator_without_requests_gets_weights(cv: Any) -> None:
+    X, y = noisy_table(600)
+    weight = np.random.default_rng(1).uniform(0.0, 2.0, 600)
+    model = catboost.CatBoostClassifier(iterations=5, depth=2, verbose=0, thread_count=1, allow_writing_files=False)
+    assert not hasattr(model, "get_metadata_routing")
+    selector = UnbiasedGainSelector(model, cv=cv, random_state=0)
+    plain, expected = (selector.fit(X, y, **w).importance_.importance for w in ({}, {"sample_weight": weight}))
+    assert np.abs(plain - expected).max() > 0.0
+    with config_context(enable_metadata_routing=True):
+        assert selector.get_metadata_routing().consumes("fit", ["sample_weight", "groups"]) == {"sample_weight"}
+        np.testing.assert_array_equal(selector.fit(X, y, sample_weight=weight).importance_.importance, expected)
+        last = LogisticRegression().set_fit_request(sample_weight=False)
+        pipeline = make_pipeline(selector, last).fit(X, y, sample_weight=weight)
+        np.testing.assert_array_equal(pipeline[0].importance_.importance, expected)
+        np.testing.assert_array_equal(selector.fit(X, y).importance_.importance, plain)
+        with pytest.raises(TypeError, match="baseline"):
+            selector.fit(X, y, baseline=weight)
 
 
 def test_errors_name_the_parameter() -> None:

@@ -76,9 +76,9 @@ def cross_unbiased_gain(
     labels = np.asarray(y)
     splitter = check_cv(cv, labels, classifier=is_classifier(estimator))
     n_rows = _num_samples(X)
-    weight = _rows_of(sample_weight, n_rows, "sample_weight", np.float64)
-    start = _rows_of(offset, n_rows, "offset", np.float64)
-    together = _rows_of(cv_groups, n_rows, "cv_groups")
+    weight = rows_of(sample_weight, n_rows, "sample_weight", np.float64)
+    start = rows_of(offset, n_rows, "offset", np.float64)
+    together = rows_of(cv_groups, n_rows, "cv_groups")
     by_fit = {} if weight is None else {"sample_weight": weight}
     if start is not None:
         by_fit[offset_argument(estimator)] = start
@@ -113,7 +113,7 @@ def cross_unbiased_gain(
     return replace(pooled, groups=pool_folds(parts, share, inflation) if parts else None)
 
 
-def _rows_of(values: Any, n_rows: int, name: str, dtype: Any = None) -> Any:
+def rows_of(values: Any, n_rows: int, name: str, dtype: Any = None) -> Any:
     """A column of any type as an array, checked to have a value for every row."""
     if values is None:
         return None

@@ -11,10 +11,10 @@ from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.feature_selection import SelectorMixin
 from sklearn.model_selection import train_test_split
 from sklearn.utils import _safe_indexing, check_random_state, get_tags
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.metadata_routing import MetadataRequest, MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted, validate_data
 
-from unbiasedgbm.importance.crossfit import cross_unbiased_gain
+from unbiasedgbm.importance.crossfit import cross_unbiased_gain, rows_of
 from unbiasedgbm.importance.gain import unbiased_gain
 from unbiasedgbm.importance.result import Importance
 
@@ -33,7 +33,7 @@ class UnbiasedGainSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         ``param``; the ``param`` best; the best share ``param`` of them.
     param : float, default=0.1
         The level, number or share that ``mode`` speaks of.
-    cv : int, splitter or None, default=None
+    cv : int, splitter, iterable or None, default=None
         None holds out a part of the rows once; otherwise cross-fitting with these folds.
     held_out : float, default=0.3
         Share of rows that is held out if ``cv`` is None.
@@ -46,6 +46,7 @@ class UnbiasedGainSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
     -----
     With scikit-learn's metadata routing, weights must be requested by the estimator
     (``estimator.set_fit_request(sample_weight=True)``), as in its ``SelectFromModel``; groups of rows go to ``cv``.
+    Estimators that have no requests, as those of CatBoost, get ``sample_weight`` whenever it is passed.
 
     Attributes
     ----------
@@ -93,7 +94,8 @@ class UnbiasedGainSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         y : array-like of shape (n_rows,)
         **fit_params
             ``sample_weight``: array-like of shape (n_rows,). ``groups``: array-like of shape (n_rows,), for a ``cv``
-            that keeps rows together. Other arguments are refused, because they could not be split with the rows.
+            with a ``split`` that keeps rows together. Other arguments are refused, because they could not be split
+            with the rows.
 
         Returns
         -------
@@ -109,6 +111,7 @@ class UnbiasedGainSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
                 self, X, y, dtype=None, ensure_all_finite=not get_tags(self).input_tags.allow_nan, ensure_min_samples=4
             )
         labels = np.asarray(y)
+        groups = rows_of(groups, _num_samples(X), "groups")
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X, dtype=np.float64)
         if self.cv is None:
             self.importance_ = self._split(X, labels, weight)
@@ -126,7 +129,7 @@ class UnbiasedGainSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         MetadataRouter
         """
         router = MetadataRouter(owner=self).add(
-            estimator=self.estimator, method_mapping=MethodMapping().add(caller="fit", callee="fit")
+            estimator=_requests(self.estimator), method_mapping=MethodMapping().add(caller="fit", callee="fit")
         )
         if hasattr(self.cv, "split"):
             router.add(splitter=self.cv, method_mapping=MethodMapping().add(caller="fit", callee="split"))
@@ -143,8 +146,10 @@ class UnbiasedGainSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
                 f"fit got an unexpected argument {unknown[0]!r}; only sample_weight and groups are supported."
             )
         groups = fit_params.get("groups")
-        if groups is not None and self.cv is None:
-            raise ValueError("groups needs a cv that keeps them together, for example cv=GroupKFold(5); got cv=None.")
+        if groups is not None and not hasattr(self.cv, "split"):
+            # Folds that are a number or are made already would ignore them.
+            got = self.cv if self.cv is None or isinstance(self.cv, int) else f"a {type(self.cv).__name__} of folds"
+            raise ValueError(f"groups needs a cv that keeps them together, for example GroupKFold(5); got cv={got}.")
         return fit_params.get("sample_weight"), groups
 
     def _check_parameters(self) -> None:
@@ -203,3 +208,12 @@ class UnbiasedGainSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         tags.input_tags.categorical = inner.input_tags.categorical
         tags.target_tags.required = True
         return tags
+
+
+def _requests(estimator: Any) -> Any:
+    """What routes metadata to an estimator: itself, or weights for one that does not know of routing."""
+    if hasattr(estimator, "get_metadata_routing"):
+        return estimator
+    request = MetadataRequest(owner=estimator)
+    request.fit.add_request(param="sample_weight", alias=True)
+    return request

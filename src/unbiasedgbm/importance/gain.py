@@ -170,7 +170,7 @@ def judge_model(
     groups, level
         See `unbiased_gain`.
     """
-    members = group_names(groups, model.feature_names)
+    members = group_names(groups, model.feature_names, model.stored_names)
     tally = walk(model, rows, options)
     tally.warn_if_few()
     single = [np.array([j]) for j in range(len(model.feature_names))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from typing import Any
 
 import narwhals as nw
@@ -265,7 +266,9 @@ def import_pyplot() -> Any:
     return matplotlib.pyplot
 
 
-def group_names(groups: Mapping[str, Sequence[str | int]] | None, feature_names: Sequence[str]) -> dict[str, IntArray]:
+def group_names(
+    groups: Mapping[str, Sequence[str | int]] | None, feature_names: Sequence[str], other_names: Sequence[str] = ()
+) -> dict[str, IntArray]:
     """Feature numbers of each group, checked.
 
     Parameters
@@ -273,6 +276,8 @@ def group_names(groups: Mapping[str, Sequence[str | int]] | None, feature_names:
     groups : mapping from group name to features, or None
         Names, numbers or a mask of booleans, in a list, an array, a series or a set.
     feature_names : sequence of str
+    other_names : sequence of str
+        Names that the features have besides, where these are not names of other features.
 
     Returns
     -------
@@ -280,16 +285,19 @@ def group_names(groups: Mapping[str, Sequence[str | int]] | None, feature_names:
     """
     if groups is not None and not hasattr(groups, "items"):
         raise TypeError(f"groups must be a mapping from a name to features, got {type(groups).__name__}.")
-    number: dict[Any, int] = {name: j for j, name in enumerate(feature_names)}
+    number: dict[Any, int] = {name: j for names in (other_names, feature_names) for j, name in enumerate(names)}
     number |= {j: j for j in range(len(feature_names))}
     members: dict[str, IntArray] = {}
     for group, features in ({} if groups is None else groups).items():
-        if isinstance(features, str | bytes) or not isinstance(features, Iterable) or not (listed := list(features)):
+        # An array without dimensions looks iterable, but is not.
+        is_list = isinstance(features, Iterable) and not isinstance(features, str | bytes)
+        is_list = is_list and getattr(features, "ndim", 1) > 0
+        if not is_list or not (listed := list(features)):
             raise ValueError(f"groups[{group!r}] must be a list with at least one feature, got {features!r}.")
         if all(isinstance(f, bool | np.bool_) for f in listed):
             members[group] = _masked(listed, group, len(feature_names))
             continue
-        unknown = [f for f in listed if isinstance(f, bool | np.bool_ | float) or f not in number]
+        unknown = [f for f in listed if isinstance(f, bool) or not isinstance(f, str | Integral) or f not in number]
         if unknown:
             raise ValueError(f"groups[{group!r}] names {unknown[0]!r}, which is not a feature of the model.")
         members[group] = np.unique(np.array([number[f] for f in listed], dtype=np.int64))

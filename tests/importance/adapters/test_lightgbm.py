@@ -117,6 +117,9 @@ def test_names_are_those_of_the_table() -> None:
     for trained in (model, model.booster_):
         result = unbiased_gain(trained, *tables, groups={"both": ["a b c", "gaps"]})
         assert result.feature_names == ("a b c", "gaps")
+        # The booster's own names are still understood.
+        stored = unbiased_gain(trained, *tables, groups={"both": ["a_b_c", "gaps"]})
+        np.testing.assert_array_equal(stored.groups.importance, result.groups.importance)
     for result in compare_importances(model, *tables, n_repeats=1).results.values():
         assert result.feature_names == ("a b c", "gaps")
     assert cross_unbiased_gain(model, X, y, cv=2).feature_names == ("a b c", "gaps")

@@ -129,6 +129,8 @@ class TreeModel:
         Tree numbers at which the library can begin or end when it places rows, from 0 to ``n_trees``.
     precision : float
         Relative precision of the library's own sum over trees.
+    stored_names : tuple of str
+        The model's own feature names, where ``feature_names`` are those of the table (see `named_by`).
     """
 
     library: str
@@ -143,6 +145,7 @@ class TreeModel:
     sources: tuple[tuple[int, ...], ...] = ()
     limits: tuple[int, ...] = ()
     precision: float = 1e-9
+    stored_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.sources:
@@ -162,7 +165,7 @@ class TreeModel:
         names = tuple(map(str, columns))
         if tuple(name.replace(" ", "_") for name in names) != self.feature_names:
             return self
-        return replace(self, feature_names=names)
+        return replace(self, feature_names=names, stored_names=self.feature_names)
 
     def chunks(self, n_rows: int) -> Iterator[tuple[int, int]]:
         """Ranges of trees whose node numbers for ``n_rows`` rows fit in memory."""

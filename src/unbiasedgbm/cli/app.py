@@ -231,7 +231,8 @@ def report(
     model = found.model
     _, training, held_out = _rows(found, model_file, data, target, holdout, seed, holdout_data)
     names = getattr(model, "feature_names_in_", training.X.columns)
-    X_train, X_val = columns_of_model(training.X, names, data), columns_of_model(held_out.X, names, holdout_data or data)
+    X_train = columns_of_model(training.X, names, data)
+    X_val = columns_of_model(held_out.X, names, holdout_data or data)
     write_report(
         model, output, X_train, training.y, X_val, held_out.y, title=title or f"{target} from {data.name}", n_jobs=jobs
     )

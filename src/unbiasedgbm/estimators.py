@@ -366,8 +366,9 @@ class _BaseUnbiasedGBM(BaseEstimator):
         if self.n_bags is not None:
             return int(self.n_bags)
         own: FittedModel | None = self.__dict__.get("_model")
-        goes_on = own is not None and before is not None and (own is before or self.warm_start)
-        return own.n_bags if own is not None and goes_on else DEFAULT_BAGS[rule]
+        if own is not None and before is not None and (own is before or self.warm_start):
+            return own.n_bags
+        return DEFAULT_BAGS[rule]
 
     def _accept(self, model: FittedModel, split_rule: str) -> Self:
         """Make a model this estimator's own; returns self."""

@@ -54,11 +54,12 @@ class Original:
 
 
 def originals() -> list[Original]:
-    """A small model of each kind, and one of numbers alone, which prediction walks in another way."""
+    """A small model of each kind, and one of numbers alone, which prediction walks in another way and has a history."""
     fitted = [(model, mixed_table(12, seed=7)) for model, _ in models(n=150, n_estimators=2, num_leaves=4).values()]
     X = np.random.default_rng(0).normal(size=(150, 3))
     X[::9] = np.nan
-    fitted.append((UnbiasedGBMRegressor(n_estimators=3, num_leaves=5, n_jobs=1).fit(X, np.nan_to_num(X[:, 0])), X[:12]))
+    numbers = UnbiasedGBMRegressor(n_estimators=3, num_leaves=5, early_stopping=True, n_jobs=1)
+    fitted.append((numbers.fit(X, np.nan_to_num(X[:, 0])), X[:12]))
     found = []
     for model, probe in fitted:
         document = to_json(estimator_to_dict(model))

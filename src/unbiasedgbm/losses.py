@@ -136,6 +136,10 @@ class Loss:
         """
         raise NotImplementedError  # abstract
 
+    def fill_gradients(self, y: FloatArray, raw: FloatArray, g: FloatArray, h: FloatArray) -> None:
+        """`gradients` into arrays of the shape of ``raw``: new memory takes a process as long as they do."""
+        g[...], h[...] = self.gradients(y, raw)
+
     def predict(self, raw: FloatArray) -> FloatArray:
         """Inverse link: raw prediction to the mean, median, quantile or probabilities."""
         return raw
@@ -163,12 +167,17 @@ class LogLoss(Loss):
 
     def gradients(self, y: FloatArray, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return p − y and p(1 − p)."""
-        p = _expit(raw)
-        h = np.subtract(1.0, p)
+        g, h = np.empty_like(raw), np.empty_like(raw)
+        self.fill_gradients(y, raw, g, h)
+        return g, h
+
+    def fill_gradients(self, y: FloatArray, raw: FloatArray, g: FloatArray, h: FloatArray) -> None:
+        """`gradients` into arrays."""
+        p = _expit(raw, out=g)
+        np.subtract(1.0, p, out=h)
         h *= p
         np.maximum(h, MIN_HESSIAN, out=h)
         p -= y
-        return p, h
 
     def predict(self, raw: FloatArray) -> FloatArray:
         """Probability of class 1."""
@@ -231,6 +240,11 @@ class SquaredError(Loss):
     def gradients(self, y: FloatArray, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return F − y and 1."""
         return raw - y, np.ones_like(raw)
+
+    def fill_gradients(self, y: FloatArray, raw: FloatArray, g: FloatArray, h: FloatArray) -> None:
+        """`gradients` into arrays."""
+        np.subtract(raw, y, out=g)
+        h[...] = 1.0
 
     def values(self, y: FloatArray, raw: FloatArray) -> FloatArray:
         """Return (y − F)²/2."""
@@ -485,8 +499,8 @@ def _exp(values: FloatArray) -> FloatArray:
     return np.exp(np.clip(values, -_MAX_LOG_RATE, _MAX_LOG_RATE))
 
 
-def _expit(raw: FloatArray) -> FloatArray:
-    p = np.negative(raw)
+def _expit(raw: FloatArray, out: FloatArray | None = None) -> FloatArray:
+    p = np.negative(raw, out=out)
     with np.errstate(over="ignore"):  # exp(-F) = inf is the right way to a probability of 0
         np.exp(p, out=p)
     p += 1.0

@@ -6,15 +6,16 @@ next round can divide them, too, and a tree takes about as many rounds as it has
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from unbiasedgbm.distributed.kernels import find_split
+from unbiasedgbm.distributed.kernels import find_splits
+from unbiasedgbm.distributed.shelf import Shelf
 from unbiasedgbm.distributed.tree_rows import LEFT, RIGHT
 from unbiasedgbm.training.gradients import G_SHIFT
-from unbiasedgbm.training.grower import make_root
+from unbiasedgbm.training.grower import make_leaves
 from unbiasedgbm.training.nodes import Evidence, Limits, Nodes, new_nodes
 from unbiasedgbm.training.splitting import CANDIDATE, Rule, new_scratch
 from unbiasedgbm.training.workspace import Workspace
@@ -42,12 +43,6 @@ class Outlook(NamedTuple):
     found: FloatArray | None = None
     """Evidence of a node that the tree does not have yet; see `Evidence`."""
 
-    @classmethod
-    def of(cls, node: Any, levels: npt.NDArray[np.uint64] | None, found: FloatArray | None = None) -> Outlook:
-        """What a node's record says."""
-        score, feature, last_bin, missing_left, worth, middle = node[_ENTERED].item()
-        return cls(score, feature, last_bin, missing_left, worth, middle, levels, found)
-
 
 class Foresight:
     """Room to look at nodes, of the tree and beyond it.
@@ -56,8 +51,8 @@ class Foresight:
     ----------
     memory : Workspace
         Of the tree that is grown.
-    used : ndarray or slice
-        Cells of a histogram that can hold anything; see `tree_rows.used_cells`.
+    shelf : Shelf
+        With the histograms of the nodes that are looked at.
 
     Attributes
     ----------
@@ -65,52 +60,62 @@ class Foresight:
         Whether a node's split depends on its rows alone, not on its place in the tree.
     """
 
-    def __init__(self, memory: Workspace, used: npt.NDArray[np.intp] | slice) -> None:
+    def __init__(self, memory: Workspace, shelf: Shelf) -> None:
         features = memory.features
-        self._memory, self._used = memory, used
-        self._nodes = new_nodes(1, 0)
-        self._levels = None if memory.levels is None else np.zeros_like(memory.levels[:1])
-        self._hist = np.zeros(memory.node_size, np.int64)
+        self._memory, self._shelf = memory, shelf
+        self._make_room(1)
         self._scratch = new_scratch(int(features["n_bins"].max()))
         self._out = np.zeros(len(features), CANDIDATE)
         self.possible = (
             memory.node_groups is None and memory.node_share is None and not bool(features["monotone"].any())
         )
 
-    def look_at(self, node: int, cells: IntArray, rule: Rule, limits: Limits, evidence: Evidence) -> None:
-        """Enter the best split of a node of the tree.
+    def _make_room(self, n: int) -> None:
+        """Have room for so many nodes."""
+        memory = self._memory
+        self._n_room = n
+        self._nodes = new_nodes(n, 0)
+        self._levels = None if memory.levels is None else np.zeros((n, memory.levels.shape[1]), np.uint64)
+
+    def look_at(self, node: int, path: int, rule: Rule, limits: Limits, evidence: Evidence) -> Outlook:
+        """Enter the best split of a node of the tree; returns it.
 
         Parameters
         ----------
-        node : int
-        cells : ndarray of shape (n_used,), int64
-            The used cells of its histogram.
+        node, path : int
         rule, limits, evidence
             Of the tree.
         """
-        memory = self._memory
-        self._find(memory.nodes, node, memory.levels, memory.node_groups, cells, rule, limits, evidence)
+        memory, found = self._memory, evidence.found[None]
+        self._find(memory.nodes, node, memory.levels, memory.node_groups, [path], rule, limits, evidence, found)
+        levels = None if memory.levels is None else memory.levels[node]
+        return Outlook._make([*memory.nodes.node[_ENTERED][node].item(), levels, None])
 
     def look_ahead(
-        self, path: int, count: IntArray, cells: IntArray, rule: Rule, limits: Limits, evidence: Evidence
-    ) -> Outlook:
-        """The best split of a node that the tree does not have yet.
+        self, paths: list[int], count: IntArray, rule: Rule, limits: Limits, evidence: Evidence
+    ) -> list[Outlook]:
+        """The best splits of nodes that the tree does not have yet.
 
         Parameters
         ----------
-        path : int
-        count : ndarray of shape (4,), int64
+        paths : list of m ints
+        count : ndarray of shape (m, 4), int64
             Rows of each role.
-        cells, rule, limits, evidence
+        rule, limits, evidence
             As in `look_at`.
         """
+        m = len(paths)
+        if m > self._n_room:
+            self._make_room(m)
         nodes, levels = self._nodes, self._levels
-        make_root(count.tolist(), nodes)
-        nodes.node[0]["depth"] = path.bit_length() - 1
+        make_leaves(count, nodes)
+        nodes.node["depth"][:m] = [path.bit_length() - 1 for path in paths]
         # counted when the tree has the node
-        own = evidence._replace(found=np.zeros_like(evidence.found))
-        self._find(nodes, 0, levels, None, cells, rule, limits, own)
-        return Outlook.of(nodes.node[0], None if levels is None else levels[0].copy(), own.found)
+        found = np.zeros((m, len(evidence.found)))
+        self._find(nodes, 0, levels, None, paths, rule, limits, evidence, found)
+        sides = [None] * m if levels is None else list(levels[:m].copy())
+        entered = nodes.node[_ENTERED][:m].tolist()
+        return [Outlook._make([*one, left, own]) for one, left, own in zip(entered, sides, found, strict=True)]
 
     def enter(self, node: int, outlook: Outlook, evidence: Evidence) -> None:
         """Enter what was foreseen of a node that the tree has now."""
@@ -123,21 +128,20 @@ class Foresight:
     def _find(
         self,
         nodes: Nodes,
-        k: int,
+        first: int,
         levels: npt.NDArray[np.uint64] | None,
         groups: npt.NDArray[np.uint8] | None,
-        cells: IntArray,
+        paths: list[int],
         rule: Rule,
         limits: Limits,
         evidence: Evidence,
+        found: FloatArray,
     ) -> None:
-        memory, hist = self._memory, cells
-        if not isinstance(self._used, slice):
-            hist = self._hist
-            hist[self._used] = cells
-        find_split(
-            *(nodes, k, memory.features, levels, groups, rule, limits, evidence),
-            *(memory.tree_allowed, memory.allowed, hist, self._scratch, self._out),
+        memory, shelf = self._memory, self._shelf
+        find_splits(
+            *(nodes, first, shelf.places(paths), memory.features, levels, groups, rule, limits),
+            *(evidence.bonus, found, memory.tree_allowed, memory.allowed),
+            *(shelf.cells.reshape(-1), self._scratch, self._out),
         )
 
 

@@ -1,4 +1,4 @@
-"""Kernels of a cluster: one split of a node in one call, roles drawn anew in a node, and its best split."""
+"""Kernels of a cluster: one split of a node in one call, roles drawn anew in a node, and the best splits of nodes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import numpy as np
 from unbiasedgbm.kernels import hash64, kernel
 from unbiasedgbm.training.grower import settle, splittable
 from unbiasedgbm.training.histogram import add_rows
+from unbiasedgbm.training.nodes import Evidence
 from unbiasedgbm.training.partition import place_rows, split_rows
 from unbiasedgbm.training.splitting import allow, scan_features
 
@@ -115,40 +116,63 @@ def redraw_roles(key, share, rows, numbers, begin, count, spare):
 
 
 @kernel
-def find_split(nodes, k, features, levels, groups, rule, limits, evidence, tree_allowed, allowed, hist, scratch, out):
-    """Find the best split of node k as `grower.grow` does.
+def find_splits(
+    nodes,
+    first,
+    places,
+    features,
+    levels,
+    groups,
+    rule,
+    limits,
+    bonus,
+    found,
+    tree_allowed,
+    allowed,
+    hist,
+    scratch,
+    out,
+):
+    """Find the best splits of some nodes, from the first one on, as `grower.grow` does.
 
     Parameters
     ----------
-    hist : ndarray of shape (n_roles * n_bins,), int64
-        Histogram of the node.
-    nodes, features, levels, groups, rule, limits, evidence, tree_allowed, allowed, scratch, out
+    places : ndarray of shape (n,), int64
+        Where their histograms are.
+    bonus : ndarray of shape (p + N_BUCKETS,), float64
+        See `Evidence`.
+    found : ndarray of shape (n, p + N_BUCKETS), float64
+        Added to: the evidence of each node.
+    hist : ndarray of shape (n_places * n_roles * n_bins,), int64
+    nodes, features, levels, groups, rule, limits, tree_allowed, allowed, scratch, out
         As in `grower.grow`.
     """
-    node = nodes.node[k]
-    node.feature = -1
-    if not splittable(nodes, k, rule, limits):
-        return
-    if groups is not None:
-        allow(tree_allowed, groups, nodes.compatible, features, rule, k, allowed)
-    scan_features(
-        0,
-        np.int64(features.size),
-        hist,
-        0,
-        limits.n_bins,
-        nodes.count[k, 0],
-        features,
-        levels,
-        allowed,
-        evidence.bonus,
-        rule,
-        node.low,
-        node.high,
-        scratch,
-        out,
-    )
-    # where the histogram begins
-    node.slot = 0
-    settle(nodes, k, features, levels, rule, limits.n_bins, evidence, hist, scratch, out)
-    node.slot = -1
+    size = rule.n_roles * limits.n_bins
+    for i in range(places.size):
+        k = first + i
+        node = nodes.node[k]
+        node.feature = -1
+        if not splittable(nodes, k, rule, limits):
+            continue
+        if groups is not None:
+            allow(tree_allowed, groups, nodes.compatible, features, rule, k, allowed)
+        scan_features(
+            0,
+            np.int64(features.size),
+            hist,
+            places[i] * size,
+            limits.n_bins,
+            nodes.count[k, 0],
+            features,
+            levels,
+            allowed,
+            bonus,
+            rule,
+            node.low,
+            node.high,
+            scratch,
+            out,
+        )
+        node.slot = places[i]
+        settle(nodes, k, features, levels, rule, limits.n_bins, Evidence(bonus, found[i]), hist, scratch, out)
+        node.slot = -1

@@ -21,6 +21,7 @@ from unbiasedgbm.binning import Bins
 from unbiasedgbm.distributed.fit import RemoteFit
 from unbiasedgbm.distributed.foresight import Foresight, Outlook, smaller_side
 from unbiasedgbm.distributed.lockstep import in_lockstep
+from unbiasedgbm.distributed.shelf import Shelf
 from unbiasedgbm.distributed.station import Step
 from unbiasedgbm.distributed.statistics import Ask, RemoteStatistics, quantiles
 from unbiasedgbm.distributed.tree_rows import BOTH, LEFT, NEITHER, RIGHT, Splits, used_cells
@@ -67,14 +68,11 @@ class RemoteRows:
         self.elsewhere = self
         self.ask: Ask = fit.ask
         self._fit, self._lane, self._parameters = fit, lane, parameters
-        self._used = used_cells(plan.mapper, plan.layout)
-        # where each feature's used cells begin
-        whole = isinstance(self._used, slice)
-        n_bins = plan.mapper.n_bins
-        self._starts: list[int] = (plan.mapper.offset() if whole else np.cumsum(n_bins) - n_bins).tolist()
         self._first: list[Step] = []
         self._added: list[Step] = []
-        self._foresight: Foresight  # see `equip`
+        # see `equip`
+        self._shelf: Shelf
+        self._foresight: Foresight
         # of the last tree of an output
         self._packings: dict[int, Packing] = {}
         self._lowest: dict[int, float] = {}
@@ -84,12 +82,17 @@ class RemoteRows:
         self._output = 0
         self._paths: dict[int, int] = {}
         self._sides: dict[int, IntArray] = {}
-        self._hists: dict[int, IntArray] = {}
+        # best splits: of its leaves, and of nodes that it does not have yet
+        self._leaves: dict[int, Outlook] = {}
         self._outlooks: dict[int, Outlook] = {}
 
     def equip(self, memory: Workspace) -> None:
         """Look at the nodes of the trees that are grown in a workspace."""
-        self._foresight = Foresight(memory, self._used)
+        plan = self._fit.plan
+        # and two more, for the children of a node that is divided when all places are taken
+        n = max(4, HIST_BYTES // (8 * memory.node_size * plan.n_lanes)) + 2
+        self._shelf = Shelf(n, memory.node_size, used_cells(plan.mapper, plan.layout))
+        self._foresight = Foresight(memory, self._shelf)
 
     def lanes(self, pools: Sequence[Pool]) -> list[RemoteRows]:
         """The same rows for so many trees at the same time."""
@@ -116,7 +119,8 @@ class RemoteRows:
 
     def begin_tree(self, draw: Draw, output: int, units: Sequence[float]) -> tuple[IntArray, IntArray]:
         """Draw roles, add up gradients; returns rows of each role, and the sums."""
-        self._paths, self._sides, self._hists, self._outlooks = {0: 1}, {}, {}, {}
+        self._paths, self._sides, self._leaves, self._outlooks = {0: 1}, {}, {}, {}
+        self._shelf.clear()
         self._draw_key, self._output = draw.node_key, output
         first, self._first = self._first, []
         steps: list[Step] = [*first, ("begin_tree", (self._lane, draw, output, units))]
@@ -134,19 +138,21 @@ class RemoteRows:
         guess, packed = self._packed
         if guess != packing:
             packed = self.ask(("pack", (self._lane, draw, output, packing)), ("histogram", (self._lane, 1)))
-        totals, self._hists[1] = packed
+        totals, root = packed
+        self._shelf.put(1, root)
         return totals
 
     def partition(self, memory: Workspace, node: int, rule: Rule, evidence: Evidence) -> None:
         """Divide a node's rows; the numbers go to ``side_count``."""
         path = self._paths[node]
+        first = self._leaves.pop(path)
         if path not in self._sides:
-            self._divide(memory, node, rule, evidence)
+            self._divide(memory, path, first, rule, evidence)
         memory.nodes.side_count[:] = self._sides[path]
         left = int(memory.state[N_NODES])
         self._paths[left], self._paths[left + 1] = 2 * path, 2 * path + 1
         # from here on the children's are all that is needed
-        self._hists.pop(path, None)
+        self._shelf.drop(path)
 
     def find_split(self, memory: Workspace, node: int, rule: Rule, evidence: Evidence) -> None:
         """Enter a node's best split."""
@@ -154,11 +160,12 @@ class RemoteRows:
         foreseen = self._outlooks.pop(path, None)
         if foreseen is not None:
             self._foresight.enter(node, foreseen, evidence)
+            self._leaves[path] = foreseen
             return
-        if path not in self._hists:
-            self._hists[path] = self.ask(("histogram", (self._lane, path)))[0]
+        if path not in self._shelf:
+            self._shelf.put(path, self.ask(("histogram", (self._lane, path)))[0])
         limits = memory.limits(self._parameters, self, self._draw_key)
-        self._foresight.look_at(node, self._hists[path], rule, limits, evidence)
+        self._leaves[path] = self._foresight.look_at(node, path, rule, limits, evidence)
 
     def undivide(self) -> None:
         """Have all rows in the root again."""
@@ -199,37 +206,38 @@ class RemoteRows:
 
     # -- dividing nodes ----------------------------------------------------------------------------------------------
 
-    def _divide(self, memory: Workspace, node: int, rule: Rule, evidence: Evidence) -> None:
+    def _divide(self, memory: Workspace, asked: int, outlook: Outlook, rule: Rule, evidence: Evidence) -> None:
         """Divide a node, and with it all that are next in line."""
-        splits = self._splits(memory, self._next_in_line(memory, node, rule.bits))
+        shelf = self._shelf
+        splits = self._splits(memory, self._next_in_line(memory, asked, outlook, rule.bits))
         counts, histograms = self.ask(("split", (self._lane, splits)))[0]
-        limits = memory.limits(self._parameters, self, self._draw_key)
-        # copied, else each would keep the whole answer
-        built = (hist.copy() for hist in histograms)
+        built = iter(histograms)
+        children: list[int] = []
         for path, kind, sides in zip(splits.paths, splits.build.tolist(), counts, strict=True):
             self._sides[path] = sides
             left, right = 2 * path, 2 * path + 1
             if kind & LEFT:
-                self._hists[left] = next(built)
+                shelf.put(left, next(built))
             if kind & RIGHT:
-                self._hists[right] = next(built)
+                shelf.put(right, next(built))
             if kind in (LEFT, RIGHT):
-                known, other = (left, right) if kind == LEFT else (right, left)
                 # nobody looks at a node again that is divided, so its memory is the child's
-                self._hists[other] = _subtract(self._hists.pop(path), self._hists[known])
-            if kind != NEITHER and self._foresight.possible:
-                for child, count in zip((left, right), sides, strict=True):
-                    cells = self._hists[child]
-                    self._outlooks[child] = self._foresight.look_ahead(child, count, cells, rule, limits, evidence)
+                shelf.subtract(path, *((left, right) if kind == LEFT else (right, left)))
+            if kind != NEITHER:
+                children += [left, right]
+        if self._foresight.possible and children:
+            count = np.stack([self._sides[child >> 1][child & 1] for child in children])
+            limits = memory.limits(self._parameters, self, self._draw_key)
+            outlooks = self._foresight.look_ahead(children, count, rule, limits, evidence)
+            self._outlooks.update(zip(children, outlooks, strict=True))
         # a histogram that is dropped is asked for again when it is needed: those of the asked node's children at once
-        asked = splits.paths[0]
-        for path in list(self._hists)[: max(0, len(self._hists) - self._room(memory))]:
-            if path >> 1 != asked:
-                del self._hists[path]
+        for child in shelf.paths()[: max(0, len(shelf) - self._room())]:
+            if child >> 1 != asked:
+                shelf.drop(child)
 
-    def _room(self, memory: Workspace) -> int:
+    def _room(self) -> int:
         """Histograms to keep."""
-        return max(4, HIST_BYTES // (8 * memory.node_size * self._fit.plan.n_lanes))
+        return len(self._shelf.cells) - 2
 
     def _splits(self, memory: Workspace, chosen: list[tuple[int, Outlook, int]]) -> Splits:
         """Splits as stations want them: of paths, each with its outlook and the histograms of children to build."""
@@ -248,26 +256,23 @@ class RemoteRows:
             redraw,
         )
 
-    def _next_in_line(self, memory: Workspace, node: int, count_bits: int) -> list[tuple[int, Outlook, int]]:
+    def _next_in_line(
+        self, memory: Workspace, path: int, first: Outlook, count_bits: int
+    ) -> list[tuple[int, Outlook, int]]:
         """Nodes to divide now, how, and which histograms of their children to build; the one asked for comes first.
 
         The tree is grown on as far as its nodes are known, and what it would divide next is divided now.
         """
-        nodes = memory.nodes.node[: int(memory.state[N_NODES])]
         room = self._parameters.num_leaves - int(memory.state[N_LEAVES])
-        first = self._outlook(memory, node)
         if memory.node_share is not None:
-            return [(self._paths[node], first, BOTH if room > 1 else NEITHER)]
-        least = self._parameters.min_split_gain
-        ready = np.flatnonzero((nodes["left"] < 0) & (nodes["feature"] >= 0) & (nodes["score"] > least)).tolist()
-        outlooks = [(self._paths[k], self._outlook(memory, k)) for k in ready if k != node]
-        heap = [(-math.inf, self._paths[node], first), *((-outlook.score, path, outlook) for path, outlook in outlooks)]
+            return [(path, first, BOTH if room > 1 else NEITHER)]
+        heap = [(-math.inf, path, first), *self._ready(self._leaves)]
         heapq.heapify(heap)
         # what the tree before divided, this one is likely to divide; and half of what it may divide at all
         likely = min(self._lowest.get(self._output, -math.inf), first.score)
-        n_likely = min(room, len(ready)) // 2
+        n_likely = min(room, len(heap)) // 2
         chosen: list[tuple[int, Outlook, int]] = []
-        while heap and room > 0 and (not chosen or len(self._hists) + 2 * len(chosen) < self._room(memory)):
+        while heap and room > 0 and (not chosen or len(self._shelf) + 2 * len(chosen) < self._room()):
             _, path, outlook = heapq.heappop(heap)
             if chosen and n_likely <= 0 and outlook.score <= likely:
                 break
@@ -278,30 +283,23 @@ class RemoteRows:
                 last = room == 0 or path.bit_length() == self._parameters.max_depth
                 chosen.append((path, outlook, NEITHER if last else self._to_build(memory, path, outlook, count_bits)))
                 continue
-            for child in (2 * path, 2 * path + 1):
-                known = self._outlooks.get(child)
-                if known is not None and known.feature >= 0 and known.score > least:
-                    heapq.heappush(heap, (-known.score, child, known))
+            for entry in self._ready({k: self._outlooks[k] for k in (2 * path, 2 * path + 1) if k in self._outlooks}):
+                heapq.heappush(heap, entry)
         return chosen
 
-    def _outlook(self, memory: Workspace, node: int) -> Outlook:
-        """How a leaf of the tree will be divided."""
-        return Outlook.of(memory.nodes.node[node], None if memory.levels is None else memory.levels[node])
+    def _ready(self, outlooks: dict[int, Outlook]) -> list[tuple[float, int, Outlook]]:
+        """Nodes that may be divided, as entries of a heap."""
+        least = self._parameters.min_split_gain
+        return [(-one.score, path, one) for path, one in outlooks.items() if one.feature >= 0 and one.score > least]
 
     def _to_build(self, memory: Workspace, path: int, outlook: Outlook, count_bits: int) -> int:
         """Histograms of children to build: the smaller one's, or both where there is nothing to subtract it from."""
-        hist = self._hists.get(path)
-        if hist is None:
+        if path not in self._shelf:
             return BOTH
         feature = memory.features[outlook.feature]
-        at = self._starts[outlook.feature]
-        cells = hist.reshape(memory.n_roles, -1)[:, at : at + feature["n_bins"].item()]
+        at = feature["offset"].item()
+        cells = self._shelf[path].reshape(memory.n_roles, -1)[:, at : at + feature["n_bins"].item()]
         return smaller_side(outlook, cells, bool(feature["categorical"]), count_bits)
-
-
-def _subtract(hist: IntArray, part: IntArray) -> IntArray:
-    """A histogram less a part of it, in the same memory if that can be written."""
-    return np.subtract(hist, part, out=hist if hist.flags.writeable else None)
 
 
 @dataclass

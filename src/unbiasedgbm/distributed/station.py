@@ -46,6 +46,7 @@ from unbiasedgbm.training.setup import Start, bag_of, digest_of, repetitions, st
 from unbiasedgbm.training.shard import BLOCK_ROWS, Layout, Shard, TrainingData, as_outputs
 
 FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
 Step = tuple[str, tuple[Any, ...]]
 
 # Pairs of row and feature up to which a station answers so soon that nobody need reach its worker meanwhile: a pass
@@ -205,6 +206,13 @@ def _add(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(x + y for x, y in zip(a, b, strict=True))
 
 
+def _add_split(a: tuple[IntArray, IntArray], b: tuple[IntArray, IntArray]) -> tuple[IntArray, IntArray]:
+    """Counts and histograms; those of the first one become the sum, as nobody else needs them."""
+    (counts, histograms), (other_counts, others) = a, b
+    out = histograms if histograms.flags.writeable else None
+    return counts + other_counts, np.add(histograms, others, out=out)
+
+
 def _largest(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, ...]:
     return tuple(max(x, y) for x, y in zip(a, b, strict=True))
 
@@ -238,7 +246,7 @@ MERGE: dict[str, Callable[[Any, Any], Any]] = {
     "begin_tree": _add,
     "pack": operator.add,
     "histogram": operator.add,
-    "split": _add,
+    "split": _add_split,
     "undivide": _nothing,
     "leaf_sums": operator.add,
     "add": _nothing,

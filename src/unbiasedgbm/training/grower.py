@@ -10,8 +10,6 @@ instead, and goes on when it is called again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
@@ -72,11 +70,13 @@ _SPLIT, _PLACE, _BUILD, _ADD_UP, _SUBTRACT, _SCAN = range(6)
 _NO_SPLIT = -np.inf
 
 
-def make_root(counts: Sequence[int], nodes: Nodes) -> None:
-    """Make a leaf of the first node, with so many rows of each role."""
-    nodes.node[0] = (0, sum(counts), -1, 0, -1, -1, 0, 0, _NO_SPLIT, 0.0, -np.inf, np.inf, 0.0)
-    nodes.count[0] = counts
-    nodes.compatible[0] = 1
+def make_leaves(counts: npt.NDArray[np.int64], nodes: Nodes) -> None:
+    """Make leaves of the first nodes, with so many rows of each role, shape (m, 4)."""
+    m = len(counts)
+    nodes.node[:m] = (0, 0, -1, 0, -1, -1, 0, 0, _NO_SPLIT, 0.0, -np.inf, np.inf, 0.0)
+    nodes.node["n_rows"][:m] = counts.sum(axis=1)
+    nodes.count[:m] = counts
+    nodes.compatible[:m] = 1
 
 
 def start_tree(counts: list[int], nodes: Nodes, free: npt.NDArray[np.int64], state: npt.NDArray[np.int64]) -> None:
@@ -89,7 +89,7 @@ def start_tree(counts: list[int], nodes: Nodes, free: npt.NDArray[np.int64], sta
     free : ndarray of shape (n_slots,), int64
     state : ndarray of shape (STATE_SIZE,), int64
     """
-    make_root(counts, nodes)
+    make_leaves(np.array([counts]), nodes)
     free[:] = np.arange(len(free) - 1, -1, -1)
     state[:] = 0
     state[STAGE] = _FIRST

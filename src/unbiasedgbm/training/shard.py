@@ -170,6 +170,11 @@ class Shard:
             for begin, end in pool.blocks(last - first, BLOCK_ROWS):
                 self.blocks.append((first + begin, first + end))
                 self.offsets.append(np.uint64(number - first))
+        # of a block's gradients before they are rounded, by its first row
+        shape = as_outputs(self.raw).shape[1:]
+        self._gradient_room = {
+            begin: np.empty((2, min(end - begin, _GRADIENT_ROWS), *shape)) for begin, end in self.blocks
+        }
         # rows of each role in each block, of the current tree
         self._role_counts = np.zeros((len(self.blocks), 4), np.int64)
 
@@ -190,9 +195,11 @@ class Shard:
 
         def work(begin: int, end: int) -> tuple[float, float]:
             top_g, top_h = loss.bounds or (0.0, 0.0)
+            room = self._gradient_room[begin]
             for start in range(begin, end, _GRADIENT_ROWS):
                 stop = min(start + _GRADIENT_ROWS, end)
-                g, h = loss.gradients(y[start:stop], raw[start:stop])
+                g, h = room[:, : stop - start]
+                loss.fill_gradients(y[start:stop], raw[start:stop], g, h)
                 with np.errstate(over="ignore"):
                     self.g[:, start:stop] = g.T
                     self.h[:, start:stop] = h.T

@@ -104,7 +104,6 @@ def hash_rows(key: np.uint64, first: np.uint64, out: Any) -> None:
 _MASK = 0xFFFFFFFFFFFFFFFF
 
 
-@lru_cache(maxsize=4096)
 def _mix(key: int, part: int) -> int:
     x = (key + (part + 1) * 0x9E3779B97F4A7C15) & _MASK
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
@@ -114,7 +113,13 @@ def _mix(key: int, part: int) -> int:
 
 def hash_key(*parts: int) -> np.uint64:
     """Key for `hash64` from a seed and whatever tells one stream of random bits from another."""
+    return np.uint64(_mix(_prefix(*parts[:-1]), parts[-1]))
+
+
+@lru_cache(maxsize=256)
+def _prefix(*parts: int) -> int:
+    """What the keys of a stream, whose parts differ in the last one, have in common."""
     key = 0
     for part in parts:
         key = _mix(key, part)
-    return np.uint64(key)
+    return key

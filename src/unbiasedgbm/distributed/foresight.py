@@ -15,7 +15,7 @@ from unbiasedgbm.distributed.kernels import find_splits
 from unbiasedgbm.distributed.shelf import Shelf
 from unbiasedgbm.distributed.tree_rows import LEFT, RIGHT
 from unbiasedgbm.training.gradients import G_SHIFT
-from unbiasedgbm.training.grower import make_leaves
+from unbiasedgbm.training.grower import make_leaf
 from unbiasedgbm.training.nodes import Evidence, Limits, Nodes, new_nodes
 from unbiasedgbm.training.splitting import CANDIDATE, Rule, new_scratch
 from unbiasedgbm.training.workspace import Workspace
@@ -108,8 +108,8 @@ class Foresight:
         if m > self._n_room:
             self._make_room(m)
         nodes, levels = self._nodes, self._levels
-        make_leaves(count, nodes)
-        nodes.node["depth"][:m] = [path.bit_length() - 1 for path in paths]
+        for k, (path, counts) in enumerate(zip(paths, count.tolist(), strict=True)):
+            make_leaf(k, counts, path.bit_length() - 1, nodes)
         # counted when the tree has the node
         found = np.zeros((m, len(evidence.found)))
         self._find(nodes, 0, levels, None, paths, rule, limits, evidence, found)

@@ -448,7 +448,8 @@ class Booster:
             memory.board[STOP] = 1
 
         others = [partial(work, member) for member in range(1, memory.n_members)]
-        while (question := lane.pool.run_team(partial(work, 0), others, stop)) != DONE:
+        lead = partial(lane.pool.run_team, partial(work, 0), others, stop) if others else partial(work, 0)
+        while (question := lead()) != DONE:
             if rows.elsewhere is None:
                 raise AssertionError("the grower asks for rows that it has; this is a bug, please report it")
             if question == ASK_PARTITION:
@@ -464,14 +465,15 @@ class Booster:
         What they score together must be as far above the limit as if it were the best of so many choices more.
         """
         memory, limit = lane.memory, self.parameters.min_split_gain
+        root = memory.nodes.node[0]
+        if root["left"] < 0 or root["score"] > limit:
+            return
         made = memory.nodes.node[: int(memory.state[N_NODES])]
         score = made["score"][made["left"] >= 0]
-        if not len(score) or score[0] > limit:
-            return
         choice = rule.limit * max(math.log(self._n_useful), 1.0) * unexplained
         if len(score) > 1 and (score - limit).sum() > _TRIAL_CHOICES * choice:
             return
-        memory.nodes.node[0]["left"] = -1
+        root["left"] = -1
         memory.state[[N_NODES, N_LEAVES]] = 1
         lane.rows.undivide()
 

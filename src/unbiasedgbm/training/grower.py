@@ -69,14 +69,15 @@ _SPLIT, _PLACE, _BUILD, _ADD_UP, _SUBTRACT, _SCAN = range(6)
 
 _NO_SPLIT = -np.inf
 
+# Slots of a tree that is not unusually large, none of which is taken.
+_FREE = np.arange(1023, -1, -1)
 
-def make_leaves(counts: npt.NDArray[np.int64], nodes: Nodes) -> None:
-    """Make leaves of the first nodes, with so many rows of each role, shape (m, 4)."""
-    m = len(counts)
-    nodes.node[:m] = (0, 0, -1, 0, -1, -1, 0, 0, _NO_SPLIT, 0.0, -np.inf, np.inf, 0.0)
-    nodes.node["n_rows"][:m] = counts.sum(axis=1)
-    nodes.count[:m] = counts
-    nodes.compatible[:m] = 1
+
+def make_leaf(k: int, counts: list[int], depth: int, nodes: Nodes) -> None:
+    """Make a leaf of node k, with so many rows of each role."""
+    nodes.node[k] = (0, sum(counts), -1, depth, -1, -1, 0, 0, _NO_SPLIT, 0.0, -np.inf, np.inf, 0.0)
+    nodes.count[k] = counts
+    nodes.compatible[k] = 1
 
 
 def start_tree(counts: list[int], nodes: Nodes, free: npt.NDArray[np.int64], state: npt.NDArray[np.int64]) -> None:
@@ -89,8 +90,8 @@ def start_tree(counts: list[int], nodes: Nodes, free: npt.NDArray[np.int64], sta
     free : ndarray of shape (n_slots,), int64
     state : ndarray of shape (STATE_SIZE,), int64
     """
-    make_leaves(np.array([counts]), nodes)
-    free[:] = np.arange(len(free) - 1, -1, -1)
+    make_leaf(0, counts, 0, nodes)
+    free[:] = _FREE[-len(free) :] if len(free) <= len(_FREE) else np.arange(len(free) - 1, -1, -1)
     state[:] = 0
     state[STAGE] = _FIRST
     state[N_NODES] = state[N_LEAVES] = 1

@@ -93,7 +93,8 @@ class Harvest:
 
 def to_ensemble(mapper: BinMapper, base: npt.NDArray[np.float64], grown: Sequence[GrownTree]) -> TreeEnsemble:
     """The trees as a model, with thresholds instead of bins."""
-    node = np.concatenate([np.empty(0, NODE_TYPE), *(tree.node for tree in grown)])
+    # as bytes: of records, NumPy compares the fields of every tree with those of all
+    node = np.concatenate([np.empty(0, np.uint8), *(tree.node.view(np.uint8) for tree in grown)]).view(NODE_TYPE)
     count = np.concatenate([np.empty((0, 4), np.int64), *(tree.count for tree in grown)])
     left = node["left"].astype(np.int32)
     inner = left >= 0

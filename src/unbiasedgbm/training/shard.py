@@ -175,6 +175,7 @@ class Shard:
         self._gradient_room = {
             begin: np.empty((2, min(end - begin, _GRADIENT_ROWS), *shape)) for begin, end in self.blocks
         }
+        self._pack_room = [(np.empty(PACK_ROWS, np.uint64), np.empty(PACK_ROWS)) for _ in self.blocks]
         # rows of each role in each block, of the current tree
         self._role_counts = np.zeros((len(self.blocks), 4), np.int64)
 
@@ -279,6 +280,10 @@ class Shard:
         )
 
     def _sums(self, output: int, units: Sequence[float]) -> IntArray:
+        if len(self.blocks) == 1:
+            sums = np.empty(4, np.int64)
+            sum_rows(self.g[output], self.h[output], self.weight, 0, self.n, *units, sums)
+            return sums
         parts = np.zeros((len(self.blocks), 4), np.int64)
         self.pool.run(
             sum_rows,
@@ -291,30 +296,16 @@ class Shard:
 
     def pack(self, draw: Draw, output: int, packing: Packing) -> IntArray:
         """Pack an output's gradients for the split search; returns Σ|g| and Σh of the packed integers, shape (2,)."""
+        rows = (self.g[output], self.h[output], self.weight, self.counts, search_weights(packing.spread), draw.pack_key)
         totals = np.zeros((len(self.blocks), 2), np.int64)
         self.pool.run(
             pack,
             [
-                (
-                    self.g[output],
-                    self.h[output],
-                    self.weight,
-                    self.counts,
-                    search_weights(packing.spread),
-                    draw.pack_key,
-                    begin,
-                    end,
-                    offset,
-                    *packing[:4],
-                    self.packed,
-                    totals[k],
-                    np.empty(PACK_ROWS, np.uint64),
-                    np.empty(PACK_ROWS),
-                )
+                (*rows, begin, end, offset, *packing[:4], self.packed, totals[k], *self._pack_room[k])
                 for k, ((begin, end), offset) in enumerate(zip(self.blocks, self.offsets, strict=True))
             ],
         )
-        return totals.sum(axis=0)
+        return totals[0] if len(totals) == 1 else totals.sum(axis=0)
 
     # -- leaves ------------------------------------------------------------------------------------------------------
 

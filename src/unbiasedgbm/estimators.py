@@ -36,7 +36,16 @@ from unbiasedgbm.parameters import (
     check_parameters,
     check_role_ratio,
 )
-from unbiasedgbm.targets import HEAVIEST, class_numbers, distinct_labels, finite_numbers, read_target, read_weight
+from unbiasedgbm.targets import (
+    HEAVIEST,
+    class_numbers,
+    distinct_labels,
+    finite_numbers,
+    group_numbers,
+    read_groups,
+    read_target,
+    read_weight,
+)
 from unbiasedgbm.threads import Pool, effective_n_jobs
 from unbiasedgbm.training.booster import Booster
 from unbiasedgbm.training.constraints import interaction_groups, monotone_signs
@@ -108,6 +117,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
         y: Any,
         sample_weight: Any = None,
         *,
+        groups: Any = None,
         X_val: Any = None,
         y_val: Any = None,
         sample_weight_val: Any = None,
@@ -124,6 +134,9 @@ class _BaseUnbiasedGBM(BaseEstimator):
             Target.
         sample_weight : array-like of shape (n,), default=None
             A row of weight 0 counts as absent. Whole numbers count as repetitions of the row.
+        groups : array-like of shape (n,), default=None
+            Labels of rows that belong together: of one patient, customer or day. Rows of a group never judge each
+            other, and early stopping holds out whole groups. See the guide to training.
         X_val, y_val, sample_weight_val : default=None
             Rows to record metrics of, and to stop early by.
         init_model : fitted estimator of the same class, default=None
@@ -136,7 +149,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
         -------
         self
         """
-        given = (X, y, sample_weight, X_val, y_val, sample_weight_val)
+        given = (X, y, sample_weight, groups, X_val, y_val, sample_weight_val)
         with self._unchanged_by_errors():
             return self._train(partial(self._set_up, given), init_model, callbacks, self._stops_early(X_val))
 
@@ -235,8 +248,8 @@ class _BaseUnbiasedGBM(BaseEstimator):
 
     def _set_up(self, given: tuple[Any, ...], before: FittedModel | None, seed: int, pool: Pool) -> Work:
         """Read all rows, and set a booster on those that train."""
-        X, y, sample_weight, X_val, y_val, sample_weight_val = given
-        schema, rows = self._read_training_rows(X, y, sample_weight, before)
+        X, y, sample_weight, groups, X_val, y_val, sample_weight_val = given
+        schema, rows = self._read_training_rows(X, y, sample_weight, groups, before)
         loss = self._make_loss()
         loss.check_target(rows.y)
         metrics = make_metrics(self.scoring, loss, getattr(self, "classes_", None))
@@ -285,9 +298,9 @@ class _BaseUnbiasedGBM(BaseEstimator):
         return model
 
     def _read_training_rows(
-        self, X: Any, y: Any, sample_weight: Any, before: FittedModel | None
+        self, X: Any, y: Any, sample_weight: Any, groups: Any, before: FittedModel | None
     ) -> tuple[Schema, Rows]:
-        """Read table, target and weights; rows of weight zero are absent from here on."""
+        """Read table, target, weights and groups; rows of weight zero are absent from here on."""
         if y is None:
             raise ValueError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None; it should be a 1d array."
@@ -302,11 +315,26 @@ class _BaseUnbiasedGBM(BaseEstimator):
             schema = replace(before.schema, handle_unknown=self.handle_unknown)
             table = schema.read(X, estimator_name=type(self).__name__)
         target = read_target(y, weight, table.n_rows, "y", "sample_weight")
+        labels = read_groups(groups, table.n_rows)
         if present is not None and weight is not None:
             table, target, weight = table.take(present), target[present], weight[present]
+            labels = None if labels is None else labels[present]
         if before is None:
             self._learn_target(target)
-        return schema, Rows(table, self._encode(target, "y"), weight)
+        return schema, Rows(table, self._encode(target, "y"), weight, self._number_groups(labels))
+
+    def _number_groups(self, labels: npt.NDArray[Any] | None) -> npt.NDArray[np.uint32] | None:
+        """Groups of rows as numbers."""
+        if labels is None:
+            return None
+        if self.role_draw == "node":
+            raise ValueError('groups cannot be used with role_draw="node"; use "tree" or "fit".')
+        numbers = group_numbers(labels)
+        if numbers.max() == 0:
+            raise ValueError(
+                "groups holds one group only: rows of a group never judge each other, so give two or more."
+            )
+        return numbers
 
     def _read_validation_rows(self, schema: Schema, X_val: Any, y_val: Any, sample_weight_val: Any) -> Rows | None:
         if X_val is None:

@@ -1,4 +1,4 @@
-"""Targets and weights: one-dimensional arrays with clear errors."""
+"""Targets, weights and groups of rows: one-dimensional arrays with clear errors."""
 
 from __future__ import annotations
 
@@ -72,6 +72,32 @@ def read_target(
     if missing:
         raise ValueError(f"Input {name} contains NaN: drop the rows whose target is missing.")
     return values
+
+
+def read_groups(groups: Any, n_rows: int) -> npt.NDArray[Any] | None:
+    """Labels of the groups that rows belong to, shape (n_rows,), or None if there are none."""
+    if groups is None:
+        return None
+    labels = column_or_1d(groups.to_numpy() if hasattr(groups, "to_numpy") else groups)
+    if len(labels) != n_rows:
+        raise ValueError(f"groups has {len(labels)} entries, but X has {n_rows} rows.")
+    missing = np.isnan(labels).any() if labels.dtype.kind == "f" else any(map(is_missing, labels.tolist()))
+    if missing:
+        raise ValueError("groups holds a missing value: give rows that belong to no other a group of their own.")
+    return labels
+
+
+def group_numbers(labels: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
+    """Groups numbered in the order in which they appear, shape (n,): where every row is a group, the rows' numbers."""
+    try:
+        _, first, member = np.unique(labels, return_index=True, return_inverse=True)
+    except TypeError:
+        # labels that cannot be put in order
+        numbers: dict[Any, int] = {}
+        return np.array([numbers.setdefault(label, len(numbers)) for label in labels.tolist()], np.uint32)
+    number = np.empty(len(first), np.uint32)
+    number[np.argsort(first)] = np.arange(len(first), dtype=np.uint32)
+    return number[member.reshape(-1)]
 
 
 def distinct_labels(y: npt.NDArray[Any]) -> npt.NDArray[Any]:

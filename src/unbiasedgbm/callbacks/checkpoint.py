@@ -123,6 +123,8 @@ def fingerprint(
         data.counts,
         *mapper.edges,
     ]
+    if data.groups is not None:
+        arrays.append(data.groups)
     if validation is not None:
         arrays += [validation.bins.narrow, validation.bins.wide, validation.y, validation.sample_weight]
     if start is not None:

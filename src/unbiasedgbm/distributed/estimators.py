@@ -41,6 +41,7 @@ class _OnACluster:
         y: Any,
         sample_weight: Any = None,
         *,
+        groups: None = None,
         X_val: Any = None,
         y_val: Any = None,
         sample_weight_val: Any = None,
@@ -57,6 +58,8 @@ class _OnACluster:
         y : Dask array, Dask series, or list of delayed arrays
             Cut at the same rows as ``X``.
         sample_weight : as ``y``, default=None
+        groups : None
+            Rows of a cluster cannot be grouped.
         X_val, y_val, sample_weight_val : default=None
             Rows to record metrics of, and to stop early by; collections as ``X`` and ``y``, or plain tables.
         init_model : fitted estimator of the same kind, local or distributed, default=None
@@ -72,6 +75,8 @@ class _OnACluster:
         """
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        if groups is not None:
+            raise ValueError("groups must be None: on a cluster, roles are drawn for rows, not for groups of them.")
         stops = self._stops_early(X_val)  # type: ignore[attr-defined]
         given = (X, y, sample_weight, X_val, y_val, sample_weight_val)
         crews: list[Crew] = []

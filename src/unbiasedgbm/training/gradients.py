@@ -172,7 +172,7 @@ def sum_rows(g, h, weight, begin, end, unit_g, unit_h, unit_g2, unit_h2, sums):
 
 
 @kernel
-def draw_roles(key, share, sample_key, subsample, begin, end, offset, roles, counts):
+def draw_roles(key, share, sample_key, subsample, begin, end, offset, groups, roles, counts):
     """Draw the roles of a block of rows.
 
     Parameters
@@ -186,6 +186,8 @@ def draw_roles(key, share, sample_key, subsample, begin, end, offset, roles, cou
     begin, end : int
     offset : uint64
         Added to a row's place here, it gives the row's number among all rows.
+    groups : ndarray of shape (n,), uint32, or None
+        Numbers of groups of rows that have the same role.
     roles : ndarray of shape (n,), uint8
         Filled: 0, 1, 2 for S1, S2, S3, and 3 for rows left out.
     counts : ndarray of shape (4,), int64
@@ -197,7 +199,10 @@ def draw_roles(key, share, sample_key, subsample, begin, end, offset, roles, cou
     n2 = np.int64(0)
     n3 = np.int64(0)
     for i in range(np.uint64(begin), np.uint64(end)):
-        u = np.float64(hash64(key, i + offset) >> _ROLE_BITS) * _ROLE_UNIT
+        number = i + offset
+        if groups is not None:
+            number = np.uint64(groups[i])
+        u = np.float64(hash64(key, number) >> _ROLE_BITS) * _ROLE_UNIT
         out = np.int64(0)
         if sampled:
             out = np.int64(np.float64(hash64(sample_key, i + offset) >> _ROLE_BITS) * _ROLE_UNIT >= subsample)

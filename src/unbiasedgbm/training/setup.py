@@ -19,6 +19,7 @@ from unbiasedgbm.ensemble.trees import TreeEnsemble
 from unbiasedgbm.frames import Schema, Table
 from unbiasedgbm.kernels import hash_key, hash_rows
 from unbiasedgbm.losses import CustomLoss, Loss
+from unbiasedgbm.targets import group_numbers
 from unbiasedgbm.threads import Pool
 from unbiasedgbm.training.booster import Booster, Progress
 from unbiasedgbm.training.line import LINE_ROWS, Line, add_line, find_line
@@ -53,16 +54,20 @@ class Rows:
     y : ndarray of shape (n,), float64
         Class numbers or targets.
     sample_weight : ndarray of shape (n,), float64, or None
+    groups : ndarray of shape (n,), uint32, or None
+        See `TrainingData`.
     """
 
     table: Table
     y: FloatArray
     sample_weight: FloatArray | None
+    groups: npt.NDArray[np.uint32] | None = None
 
     def take(self, rows: npt.NDArray[np.intp]) -> Rows:
         """Some of the rows."""
         weight = None if self.sample_weight is None else self.sample_weight[rows]
-        return Rows(self.table.take(rows), self.y[rows], weight)
+        groups = None if self.groups is None else group_numbers(self.groups[rows])
+        return Rows(self.table.take(rows), self.y[rows], weight, groups)
 
     def digest(self) -> str:
         """Tells these rows from others; their order does not count."""
@@ -107,6 +112,8 @@ def repetitions(weight: FloatArray) -> npt.NDArray[np.uint16]:
 def hold_out(rows: Rows, fraction: float | int, stratify: bool, seed: int) -> tuple[Rows, Rows]:
     """Split rows into training and validation rows: those with the smallest hashes of their numbers are held out."""
     n = len(rows.y)
+    if rows.groups is not None:
+        return _hold_out_groups(rows, rows.groups, fraction, seed)
     kind = rows.y.astype(np.intp) if stratify else np.zeros(n, np.intp)
     wanted = held_out_counts(np.bincount(kind), fraction)
     if len(wanted) == 1:
@@ -118,6 +125,22 @@ def hold_out(rows: Rows, fraction: float | int, stratify: bool, seed: int) -> tu
         members = np.flatnonzero(kind == k)
         if count:
             held[members[np.argpartition(keys[members], count - 1)[:count]]] = True
+    return rows.take(np.flatnonzero(~held)), rows.take(np.flatnonzero(held))
+
+
+def _hold_out_groups(rows: Rows, groups: npt.NDArray[np.uint32], fraction: float | int, seed: int) -> tuple[Rows, Rows]:
+    """Hold whole groups out, those with the smallest hashes, until their rows are as many as were asked for."""
+    wanted = int(held_out_counts(np.array([len(groups)]), fraction)[0])
+    sizes = np.bincount(groups)
+    keys = np.empty(len(sizes), np.uint64)
+    hash_rows(hold_out_key(seed), np.uint64(0), keys)
+    order = np.argsort(keys, kind="stable")
+    n_held = int(np.searchsorted(np.cumsum(sizes[order]), wanted)) + 1
+    if n_held >= len(sizes):
+        raise ValueError(
+            f"validation_fraction={fraction} would hold out all {len(sizes)} groups; give X_val, or more groups."
+        )
+    held = np.isin(groups, order[:n_held])
     return rows.take(np.flatnonzero(~held)), rows.take(np.flatnonzero(held))
 
 
@@ -228,7 +251,7 @@ def make_booster(
     bins = mapper.transform(table, pool)
     content = content_hash(bins, mapper.column(), len(rows.y), counts) ^ mapper.edge_hash()
     features = make_features(mapper, constraints.monotone, content)
-    data = TrainingData(bins, rows.y, weight, counts)
+    data = TrainingData(bins, rows.y, weight, counts, rows.groups)
     if before is None:
         base = loss.start(rows.y, weight)
         sample = partial(_sample, rows, data, mapper, pool)
@@ -286,7 +309,8 @@ def _sample(rows: Rows, data: TrainingData, mapper: BinMapper, pool: Pool) -> Tr
         return data
     weight = None if data.sample_weight is None else data.sample_weight[chosen]
     counts = None if data.counts is None else data.counts[chosen]
-    return TrainingData(mapper.transform(rows.table.take(chosen), pool), data.y[chosen], weight, counts)
+    groups = None if data.groups is None else group_numbers(data.groups[chosen])
+    return TrainingData(mapper.transform(rows.table.take(chosen), pool), data.y[chosen], weight, counts, groups)
 
 
 def _draw_line(

@@ -61,12 +61,15 @@ class TrainingData:
     sample_weight : ndarray of shape (n,), float64, or None
     counts : ndarray of shape (n,), uint16, or None
         Rows that each row stands for, where weights are whole numbers.
+    groups : ndarray of shape (n,), uint32, or None
+        Numbers of groups of rows that always have the same role.
     """
 
     bins: Bins
     y: FloatArray
     sample_weight: FloatArray | None
     counts: npt.NDArray[np.uint16] | None
+    groups: npt.NDArray[np.uint32] | None = None
 
 
 class Layout(NamedTuple):
@@ -252,14 +255,15 @@ class Shard:
         if len(self.blocks) == 1:
             draw_roles(
                 *(draw.role_key, share, draw.sample_key, draw.subsample, 0, self.n, self.offsets[0]),
-                *(self.roles, counts[0]),
+                *(self.data.groups, self.roles, counts[0]),
             )
             self.undivide()
             return counts[0].copy()
+        drawn = (draw.role_key, share, draw.sample_key, draw.subsample)
         self.pool.run(
             draw_roles,
             [
-                (draw.role_key, share, draw.sample_key, draw.subsample, begin, end, offset, self.roles, counts[k])
+                (*drawn, begin, end, offset, self.data.groups, self.roles, counts[k])
                 for k, ((begin, end), offset) in enumerate(zip(self.blocks, self.offsets, strict=True))
             ],
         )

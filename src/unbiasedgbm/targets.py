@@ -74,16 +74,16 @@ def read_target(
     return values
 
 
-def read_groups(groups: Any, n_rows: int) -> npt.NDArray[Any] | None:
+def read_groups(groups: Any, n_rows: int, name: str = "groups", table: str = "X") -> npt.NDArray[Any] | None:
     """Labels of the groups that rows belong to, shape (n_rows,), or None if there are none."""
     if groups is None:
         return None
     labels = column_or_1d(groups.to_numpy() if hasattr(groups, "to_numpy") else groups)
     if len(labels) != n_rows:
-        raise ValueError(f"groups has {len(labels)} entries, but X has {n_rows} rows.")
+        raise ValueError(f"{name} has {len(labels)} entries, but {table} has {n_rows} rows.")
     missing = np.isnan(labels).any() if labels.dtype.kind == "f" else any(map(is_missing, labels.tolist()))
     if missing:
-        raise ValueError("groups holds a missing value: give rows that belong to no other a group of their own.")
+        raise ValueError(f"{name} holds a missing value: give rows that belong to no other a group of their own.")
     return labels
 
 

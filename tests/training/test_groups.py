@@ -135,7 +135,7 @@ def test_groups_are_held_out_as_a_whole():
     assert len(inside | outside) == 40
     assert 0.25 * len(y) <= len(held.y) < 0.25 * len(y) + 20
     assert train.groups.max() == len(inside) - 1
-    with pytest.raises(ValueError, match="validation_fraction.*all 2 groups"):
+    with pytest.raises(ValueError, match=r"validation_fraction.*all 2 groups"):
         hold_out(Rows(_Columns(X[:40]), y[:40], None, group_numbers(group[:40])), 0.6, False, seed=0)
 
 

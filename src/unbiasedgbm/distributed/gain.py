@@ -234,8 +234,8 @@ class GainStation(Station):
     def _do_times(self, by_class: FloatArray) -> None:
         """Weight rows by their classes."""
         gain = self._gain
-        parts = [[part.times(by_class) for part in parts] for parts in (gain.train, gain.held)]
-        self._gain = GainRows(gain.model, *parts)
+        train, held = ([part.times(by_class) for part in parts] for parts in (gain.train, gain.held))
+        self._gain = GainRows(gain.model, train, held)
 
     def _columns(self, which: str) -> tuple[FloatArray, FloatArray, FloatArray | None]:
         if not self._gain.train:

@@ -54,7 +54,7 @@ def cross_unbiased_gain(
         Raw scores to train on top of: handed to ``fit`` as ``base_margin`` (XGBoost), ``init_score`` (LightGBM) or
         ``baseline`` (CatBoost), and to `unbiased_gain`.
     cv_groups : array-like of shape (n_rows,), optional
-        Handed to the splitter, for rows that belong together.
+        Labels of rows that belong together. Handed to the splitter, and counted as in `unbiased_gain`.
     loss, groups, level, min_rows, n_jobs
         As in `unbiased_gain`.
 
@@ -97,6 +97,7 @@ def cross_unbiased_gain(
                 sample_weight_val=None if weight is None else weight[held],
                 offset_train=None if start is None else start[rows],
                 offset_val=None if start is None else start[held],
+                row_groups_val=None if together is None else together[held],
                 loss=loss,
                 groups=groups,
                 level=level,

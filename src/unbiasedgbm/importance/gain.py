@@ -17,6 +17,7 @@ multiplied by √(N/(N − 1)), and tests use Student's t with the degrees of fr
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from unbiasedgbm.importance import sums
 from unbiasedgbm.importance.draws import draw_scores
 from unbiasedgbm.importance.result import FloatArray, Importance, IntArray, group_names, moments_df
 from unbiasedgbm.losses import Loss
+from unbiasedgbm.targets import group_numbers, read_groups
 
 
 class FewUsableSplitsWarning(UserWarning):
@@ -45,7 +47,8 @@ class GainOptions:
     Attributes
     ----------
     min_rows : int
-        Splits with fewer held-out rows in the smaller child get no score.
+        Splits with fewer held-out rows in the smaller child get no score; with ``row_groups_val``, with fewer rows than
+        so many groups of average size have.
     draws : int or None
         None for the closed form of the k-draw; else the number of random draws to average.
     seed : int
@@ -74,6 +77,7 @@ def unbiased_gain(
     sample_weight_val: Any = None,
     offset_train: Any = None,
     offset_val: Any = None,
+    row_groups_val: Any = None,
     loss: Loss | Callable[..., Any] | None = None,
     groups: Mapping[str, Sequence[str | int]] | None = None,
     level: float = 0.95,
@@ -99,6 +103,9 @@ def unbiased_gain(
     offset_train, offset_val : array-like of shape (n,) or (n, n_outputs), optional
         Raw scores that the model was trained on top of (XGBoost's ``base_margin``, LightGBM's ``init_score``,
         CatBoost's ``baseline``), and those of the held-out rows. They take the place of the model's start value.
+    row_groups_val : array-like of shape (n_val,), optional
+        Labels of held-out rows that belong together: of one patient, customer or day. What rows of a group say counts
+        as one observation in standard errors and tests.
     loss : Loss or callable, optional
         For objectives that are not known by name (ranking, custom): ``loss(y, raw) -> (g, h)``, the first and second
         derivative by the raw prediction. ``y`` may have further columns, which are handed to the callable.
@@ -107,7 +114,8 @@ def unbiased_gain(
     level : float, default=0.95
         Confidence level of the intervals.
     min_rows : int, default=5
-        Splits with fewer held-out rows in the smaller child get no score.
+        Splits with fewer held-out rows in the smaller child get no score; with ``row_groups_val``, with fewer rows than
+        so many groups of average size have.
     draws : int, optional
         Average this many random draws of k rows instead of their closed form; for checking.
     random_state : int, default=0
@@ -148,8 +156,12 @@ def unbiased_gain(
     if tree_model.class_weight is not None:
         by_class = tree_model.class_weight(train.y, train.weight)
         train, held = train.times(by_class), held.times(by_class)
-    rows = GainRows(tree_model, [train], [held])
-    return judge_model(tree_model, rows, GainOptions(min_rows, draws, random_state), groups, level)
+    together = _numbered(row_groups_val, len(held.y))
+    options = GainOptions(min_rows, draws, random_state)
+    if together is not None:
+        # so many groups, if they are of average size
+        options = replace(options, min_rows=math.ceil(min_rows * len(together) / (int(together.max()) + 1)))
+    return judge_model(tree_model, GainRows(tree_model, [train], [held], together), options, groups, level)
 
 
 def judge_model(
@@ -374,10 +386,14 @@ class GainRows:
     ----------
     model : TreeModel
     train, held : list of Part
+    together : ndarray of shape (n_held,), uint32, or None
+        Numbers of groups of held-out rows that are one observation.
     """
 
-    def __init__(self, model: TreeModel, train: list[Part], held: list[Part]) -> None:
-        self.model, self.train, self.held = model, train, held
+    def __init__(
+        self, model: TreeModel, train: list[Part], held: list[Part], together: npt.NDArray[np.uint32] | None = None
+    ) -> None:
+        self.model, self.train, self.held, self._together = model, train, held, together
         self.n_train, self.n_held = (sum(len(part.y) for part in parts) for parts in (train, held))
         self._parts = [*train, *held]
         self._psi = [np.zeros((len(part.y), len(model.feature_names))) for part in held]
@@ -486,13 +502,25 @@ class GainRows:
             compare_raw(self.model, self._expected[k], found, self._largest[k], f"X_{part.name}")
 
     def contributions(self, members: IntArray) -> FloatArray:
-        """Contribution of every held-out row to some features together, shape (n_held,)."""
-        return np.concatenate([np.empty(0), *(psi[:, members].sum(axis=1) for psi in self._psi)])
+        """Contribution of every held-out row, or group of them, to some features together, shape (n_held,)."""
+        rows: FloatArray = np.concatenate([np.empty(0), *(psi[:, members].sum(axis=1) for psi in self._psi)])
+        return rows if self._together is None else np.bincount(self._together, rows).astype(np.float64)
 
     def moments(self, columns: Sequence[IntArray]) -> tuple[FloatArray, FloatArray]:
         """Σψ² and Σψ⁴ of sets of features, each of shape (n_sets,)."""
         psi = [self.contributions(members) for members in columns]
         return np.array([exact_sum(one**2) for one in psi]), np.array([exact_sum(one**4) for one in psi])
+
+
+def _numbered(row_groups: Any, n_rows: int) -> npt.NDArray[np.uint32] | None:
+    """Groups of held-out rows as numbers."""
+    labels = read_groups(row_groups, n_rows, "row_groups_val", "X_val")
+    if labels is None:
+        return None
+    numbers = group_numbers(labels)
+    if numbers.max() == 0:
+        raise ValueError("row_groups_val holds one group only, which has no spread; give two or more.")
+    return numbers
 
 
 def _ones(y: FloatArray, raw: FloatArray) -> FloatArray:

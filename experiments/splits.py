@@ -15,10 +15,11 @@ MINIMUM_CLASS_ROWS = 3
 
 @dataclass(frozen=True)
 class Part:
-    """Some rows of a table: `X` of shape (n, p) and `y` of shape (n,)."""
+    """Some rows of a table: `X` of shape (n, p), `y` and, where it is known which belong together, `groups` (n,)."""
 
     X: pd.DataFrame
     y: np.ndarray
+    groups: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,26 @@ def untuned_parts(table: Table, seed: int, max_rows: int | None = None) -> Parts
     return _parts(table, (np.sort(np.concatenate([train, valid])), None, test), seed, max_rows)
 
 
-def _parts(table: Table, rows: tuple[np.ndarray | None, ...], seed: int, max_rows: int | None) -> Parts:
+def grouped_parts(table: Table, groups: np.ndarray, seed: int, max_rows: int | None = None) -> Parts:
+    """Split by groups of rows: a third of them to test, the others to train.
+
+    Parameters
+    ----------
+    groups : ndarray of shape (n,)
+        Number of each row's group.
+    """
+    number = np.random.default_rng(seed).permutation(int(groups.max()) + 1)[groups]
+    test = number < round((int(groups.max()) + 1) / 3)
+    return _parts(table, (np.flatnonzero(~test), None, np.flatnonzero(test)), seed, max_rows, groups)
+
+
+def _parts(
+    table: Table,
+    rows: tuple[np.ndarray | None, ...],
+    seed: int,
+    max_rows: int | None,
+    groups: np.ndarray | None = None,
+) -> Parts:
     rng = np.random.default_rng([seed, 1])
     train, valid, test = (None if part is None else _at_most(part, max_rows, rng) for part in rows)
     y = table.y
@@ -75,7 +95,10 @@ def _parts(table: Table, rows: tuple[np.ndarray | None, ...], seed: int, max_row
         train, valid, test = (None if part is None else part[y[part] >= 0] for part in (train, valid, test))
 
     def part(rows: np.ndarray | None) -> Part | None:
-        return None if rows is None else Part(table.X.iloc[rows].reset_index(drop=True), y[rows])
+        if rows is None:
+            return None
+        own = None if groups is None else groups[rows]
+        return Part(table.X.iloc[rows].reset_index(drop=True), y[rows], own)
 
     return Parts(part(train), part(valid), part(test))
 

@@ -10,7 +10,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="The paper's study: measure (untuned, tune, select-features, qsar, toy), then report.",
+    help="The paper's study: measure (untuned, tune, select-features, qsar, toy, groups), then report.",
 )
 app.command("catalogue")(catalogue.catalogue)
 app.command("halves")(catalogue.halves)
@@ -19,6 +19,7 @@ app.command("tune")(run.tune)
 app.command("select-features")(run.select_features)
 app.command("qsar")(run.qsar)
 app.command("toy")(run.toy)
+app.command("groups")(run.groups)
 app.command("report")(report.report)
 app.command("pack")(report.pack)
 

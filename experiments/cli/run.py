@@ -16,6 +16,7 @@ from experiments.jobs import Chain
 UNTUNED = "unbiasedgbm,catboost,chimeraboost,perpetual,lightgbm,xgboost,hist_gradient_boosting"
 TUNED = "merged,unbiasedgbm,without_se,without_ub,separate_111,separate_411,xgboost,lightgbm,catboost"
 QSAR = "lightgbm,merged,unbiasedgbm"
+GROUPS = "unbiasedgbm_by_groups,unbiasedgbm,catboost,lightgbm,xgboost"
 
 
 @dataclass(frozen=True)
@@ -178,3 +179,28 @@ def toy(
 
     place = Place(store, processes=processes, threads=threads, retry_failed=retry_failed)
     raise typer.Exit(1 if place.run("toy", chains(repetitions)) else 0)
+
+
+def groups(
+    data: options.Data = None,
+    store: options.StoreFile = RESULTS / "groups.jsonl",
+    methods: options.Methods = GROUPS,
+    tables: options.Tables = "",
+    splits: Annotated[int, typer.Option(help="Number of splits.")] = 10,
+    max_rows: options.MaxRows = 20_000,
+    catalogue: options.CatalogueFile = None,
+    processes: options.Processes = 1,
+    threads: options.Threads = 1,
+    dask: options.Dask = None,
+    time_limit: options.TimeLimit = None,
+    retry_failed: options.Retry = False,
+    redo: options.Redo = "",
+) -> None:
+    """Rows that belong together: trained on some groups of rows, measured on others."""
+    from experiments.studies import groups as study
+
+    jobs = study.chains(
+        choose(catalogue, tables or ",".join(study.GROUPS), ""), words(methods), splits, max_rows or None
+    )
+    place = Place(store, None, data, catalogue, processes, threads, dask, retry_failed, redo, time_limit)
+    raise typer.Exit(1 if place.run("groups", jobs) else 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from experiments.methods.base import Fitted, Method
+from experiments.methods.by_groups import ByGroups
 from experiments.methods.catboost import CatBoost
 from experiments.methods.chimeraboost import ChimeraBoost
 from experiments.methods.evidence import Evidence
@@ -23,6 +24,7 @@ METHODS: dict[str, Method] = {
     kind.name: kind()
     for kind in (
         Evidence,
+        ByGroups,
         Merged,
         Separate111,
         Separate411,

@@ -31,6 +31,8 @@ class Method(ABC):
     tuned: ClassVar[bool] = False
     few_trees: ClassVar[Params | None] = None
     """Parameters of a short fit, for a library that compiles what it needs when it is first called."""
+    takes_groups: ClassVar[bool] = False
+    """Whether it is told which training rows belong together, where that is known."""
 
     @abstractmethod
     def estimator(self, task: str, params: Params, seed: int, threads: int) -> Any:
@@ -48,17 +50,29 @@ class Method(ABC):
         """Draw parameters from the paper's search space for a ``"small"`` or ``"medium"`` table."""
         raise NotImplementedError(f"{self.title} is compared untuned only")
 
-    def warm_up(self, task: str, X: pd.DataFrame, y: np.ndarray, params: Params, *, seed: int, threads: int) -> None:
+    def warm_up(self, task: str, X: pd.DataFrame, y: np.ndarray, params: Params, **how: Any) -> None:
         """Have the library compile what a fit and a prediction need, so that their time is not that of the compiler."""
         if self.few_trees is not None:
-            model = self.fit(task, X, y, {**params, **self.few_trees}, seed=seed, threads=threads)
-            model.predict(X.iloc[:100])
+            self.fit(task, X, y, {**params, **self.few_trees}, **how).predict(X.iloc[:100])
 
-    def fit(self, task: str, X: pd.DataFrame, y: np.ndarray, params: Params, *, seed: int, threads: int) -> Fitted:
-        """Fit on training rows."""
+    def fit(
+        self,
+        task: str,
+        X: pd.DataFrame,
+        y: np.ndarray,
+        params: Params,
+        *,
+        seed: int,
+        threads: int,
+        groups: np.ndarray | None = None,
+    ) -> Fitted:
+        """Fit on training rows; ``groups`` says which belong together, to a method that takes it."""
         estimator = self.estimator(task, params, seed, threads)
         columns = self.columns(X)
-        estimator.fit(columns, y, **self.fit_arguments(columns))
+        arguments = self.fit_arguments(columns)
+        if self.takes_groups:
+            arguments["groups"] = groups
+        estimator.fit(columns, y, **arguments)
         return Fitted(self, task, estimator)
 
     @property

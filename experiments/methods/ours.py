@@ -42,13 +42,13 @@ class UnbiasedGBMVariant(Method):
             "min_split_gain": trial.suggest_float("min_split_gain", -0.1, 0.1),
         }
 
-    def fit(self, task: str, X: pd.DataFrame, y: np.ndarray, params: Params, *, seed: int, threads: int) -> Fitted:
+    def fit(self, task: str, X: pd.DataFrame, y: np.ndarray, params: Params, **how: Any) -> Fitted:
         """Fit on training rows; where a role of a fixed ratio has few, leaves may be smaller than was drawn."""
         ratio = self.fixed.get("role_ratio")
         if ratio is not None and "min_samples_leaf" in params:
             most = int(len(y) * min(ratio) / sum(ratio)) // 4
             params = {**params, "min_samples_leaf": max(1, min(params["min_samples_leaf"], most))}
-        return super().fit(task, X, y, params, seed=seed, threads=threads)
+        return super().fit(task, X, y, params, **how)
 
     @property
     def version(self) -> str:

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.catalogue import TableSource
-from experiments.reports import qsar, selection, toy, tuned, untuned
+from experiments.reports import groups, qsar, selection, toy, tuned, untuned
 from experiments.reports.critical_difference import plot_critical_difference
 from experiments.reports.rows import measured
 from experiments.store import Store
 
 QSAR_METHODS = ("lightgbm", "merged", "unbiasedgbm")
+GROUPS_METHODS = ("unbiasedgbm_by_groups", "unbiasedgbm", "catboost", "lightgbm", "xgboost")
 
 
 def write_report(name: str, store: Store, out: Path, tables: TableSource, methods: Sequence[str]) -> list[Path]:
@@ -19,7 +20,7 @@ def write_report(name: str, store: Store, out: Path, tables: TableSource, method
 
     Parameters
     ----------
-    name : {"untuned", "tuned", "selection", "qsar", "toy"}
+    name : {"untuned", "tuned", "selection", "qsar", "toy", "groups"}
     store : Store
     out : Path
         A folder that exists.
@@ -36,6 +37,8 @@ def write_report(name: str, store: Store, out: Path, tables: TableSource, method
         return selection.write(store.rows("selection"), out)
     if name == "qsar":
         return qsar.write(store.rows("qsar"), out, QSAR_METHODS)
+    if name == "groups":
+        return groups.write(store.rows("groups"), out, GROUPS_METHODS)
     return toy.write(store.rows("toy"), out)
 
 

@@ -12,6 +12,7 @@ MEASURES = {
     "selection": "experiments.studies.selection",
     "qsar": "experiments.studies.untuned",
     "toy": "experiments.studies.toy",
+    "groups": "experiments.studies.groups",
 }
 
 

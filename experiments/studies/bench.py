@@ -57,10 +57,12 @@ def evaluate(
     model : Fitted
     """
     booster = get_method(method)
+    train = parts.train
+    how = {"seed": seed, "threads": threads, "groups": train.groups}
     with quiet(threads):
-        booster.warm_up(task, parts.train.X, parts.train.y, params, seed=seed, threads=threads)
+        booster.warm_up(task, train.X, train.y, params, **how)
         start = _clocks()
-        model = booster.fit(task, parts.train.X, parts.train.y, params, seed=seed, threads=threads)
+        model = booster.fit(task, train.X, train.y, params, **how)
         fitted = _clocks()
         columns = _scores("test", task, model, parts.test)
         predicted = _clocks()

@@ -1,12 +1,14 @@
 """Held-out rows that belong together are one observation."""
 
+import inspect
+
 import numpy as np
 import pytest
 from lightgbm import LGBMRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.model_selection import GroupKFold
 
-from unbiasedgbm import cross_unbiased_gain, unbiased_gain
+from unbiasedgbm import UnbiasedGBMRegressor, cross_unbiased_gain, unbiased_gain
 
 
 def table(rng, n_groups=60, size=10):
@@ -100,3 +102,20 @@ def test_errors(parts, row_groups, message):
     model, tables, _ = parts
     with pytest.raises(ValueError, match=message):
         unbiased_gain(model, *tables, row_groups_val=row_groups)
+
+
+def test_cross_fitting_trains_by_groups(monkeypatch):
+    X, y, group = table(np.random.default_rng(2), n_groups=30)
+    seen = []
+    fit = UnbiasedGBMRegressor.fit
+
+    def watched(self, *arguments, **more):
+        seen.append(more.get("groups"))
+        return fit(self, *arguments, **more)
+
+    watched.__signature__ = inspect.signature(fit)
+    monkeypatch.setattr(UnbiasedGBMRegressor, "fit", watched)
+    cross_unbiased_gain(UnbiasedGBMRegressor(n_estimators=2), X, y, cv=GroupKFold(3), cv_groups=group, min_rows=2)
+    assert len(seen) == 3
+    for groups, (train, _) in zip(seen, GroupKFold(3).split(X, y, group), strict=True):
+        assert np.array_equal(groups, group[train])

@@ -58,6 +58,11 @@ def test_credit_scoring(run):
     assert found["places"]["UnbiasedGBM"][1] >= 4
 
 
+def test_patients(run):
+    errors = run("patients")["errors"]
+    assert errors["UnbiasedGBM by groups"] < 0.95 * min(errors["UnbiasedGBM"], errors["LightGBM"])
+
+
 def test_select_features(run):
     kept = run("select_features")["kept"]
     assert 3 <= len(kept) <= 20

@@ -43,6 +43,17 @@ def untuned() -> pd.DataFrame:
 
 
 @cache
+def groups() -> pd.DataFrame:
+    """Mean loss on new groups of rows, log loss or RMSE, tables × methods; one method is told the groups."""
+    from experiments.reports.rows import complete, measured, scores
+    from experiments.store import Store
+
+    frame = measured(Store(STUDY / "groups.jsonl.gz").rows("groups"))
+    loss = frame["test_log_loss"].fillna(frame["test_rmse"])
+    return complete(scores(frame.assign(loss=loss), "loss"))
+
+
+@cache
 def toy() -> dict[str, Any]:
     """The paper's example: gain and unbiased gain by number of trees, arrays of shape (repeats, 3)."""
     import numpy as np

@@ -7,6 +7,7 @@ import shlex
 import sys
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,7 +20,7 @@ from rich.table import Table as RichTable
 
 from unbiasedgbm._version import __version__
 from unbiasedgbm.cli.foreign import AnyModel, read_any_model
-from unbiasedgbm.cli.split import DEFAULT_SEED, DEFAULT_SHARE, Split, split_of_model
+from unbiasedgbm.cli.split import DEFAULT_SEED, DEFAULT_SHARE, Split, groups_of_model, split_of_model
 from unbiasedgbm.cli.tables import (
     CommandError,
     Labelled,
@@ -27,6 +28,7 @@ from unbiasedgbm.cli.tables import (
     infer_task,
     read_table,
     split_off_target,
+    with_groups,
     write_table,
 )
 
@@ -70,6 +72,9 @@ Seed = Annotated[int | None, typer.Option("--seed", help="Of the held-out rows, 
 HeldOutFile = Annotated[
     Path | None, typer.Option("--holdout-data", help="Held-out rows in a file of their own, instead of a share.")
 ]
+Groups = Annotated[
+    str | None, typer.Option("--groups", help="Column that names rows that belong together: patient, customer, day.")
+]
 Jobs = Annotated[int | None, typer.Option("--jobs", "-j", help="Threads; all that this process may use by default.")]
 
 
@@ -90,7 +95,8 @@ def _start(
 @app.command(
     epilog="Examples:\n\n"
     "  unbiasedgbm train houses.parquet --target price -o model.json\n\n"
-    "  unbiasedgbm train churn.csv -t churned -o model.json.gz --set n_estimators=1000 --set split_rule=merged"
+    "  unbiasedgbm train churn.csv -t churned -o model.json.gz --set n_estimators=1000 --set split_rule=merged\n\n"
+    "  unbiasedgbm train visits.csv -t pressure --groups patient"
 )
 def train(
     data: DataFile,
@@ -99,6 +105,7 @@ def train(
     task: Annotated[str, typer.Option(help="classification, regression, or auto.")] = "auto",
     holdout: Annotated[float, typer.Option("--holdout", help="Share of the rows that is held out.")] = DEFAULT_SHARE,
     seed: Annotated[int, typer.Option("--seed", help="Of the held-out rows and of the training.")] = DEFAULT_SEED,
+    groups: Groups = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A parameter of the estimator, as name=value; may be repeated.")
     ] = None,
@@ -108,7 +115,11 @@ def train(
     time_limit: Annotated[float | None, typer.Option(help="Seconds of training at most.")] = None,
     jobs: Jobs = None,
 ) -> None:
-    """Train a model, score it on held-out rows, and save it."""
+    """Train a model, score it on held-out rows, and save it.
+
+    With [bold]--groups[/], rows that belong together are held out together and never judge each other; the column
+    itself is no feature.
+    """
     from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor
     from unbiasedgbm.callbacks import Checkpoint, ProgressBar, TimeLimit
     from unbiasedgbm.files.model_file import save_model
@@ -119,16 +130,19 @@ def train(
     chosen, why = infer_task(rows.y) if task == "auto" else (task, "as asked for")
     if chosen not in ("classification", "regression"):
         raise CommandError(f"--task must be classification, regression or auto; got {task!r}.")
+    if groups is not None:
+        rows = with_groups(rows, groups, data)
+        rows = replace(rows, X=rows.X.drop(columns=groups))
     out.print(f"[bold]{chosen.capitalize()}[/] ({why}): {len(rows.X):,} rows, {rows.X.shape[1]:,} features.")
     kind = UnbiasedGBMClassifier if chosen == "classification" else UnbiasedGBMRegressor
     model = kind(**{"random_state": seed, "n_jobs": jobs, **_parameters(settings or [], kind)})
-    split = Split(chosen, holdout, seed)
+    split = Split(chosen, holdout, seed, groups)
     training, held_out = split.parts(rows)
     callbacks: list[Any] = [ProgressBar(err)]
     callbacks += [] if checkpoint is None else [Checkpoint(checkpoint)]
     callbacks += [] if time_limit is None else [TimeLimit(time_limit)]
     start = time.monotonic()
-    model.fit(training.X, training.y, callbacks=callbacks)
+    model.fit(training.X, training.y, groups=training.groups, callbacks=callbacks)
     spent = time.monotonic() - start
     save_model(model, output, split.notes(rows))
     out.print(f"{model.n_iter_:,} iterations in {spent:.1f} s. Held-out score ({len(held_out.X):,} rows):")
@@ -181,6 +195,7 @@ def importance(
     holdout: Share = None,
     seed: Seed = None,
     holdout_data: HeldOutFile = None,
+    groups: Groups = None,
     top: Annotated[int, typer.Option(help="Features to show.")] = 20,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="All of it, as CSV or parquet.")] = None,
     jobs: Jobs = None,
@@ -189,16 +204,17 @@ def importance(
 
     Held-out rows must not have been trained on. Without [bold]--holdout-data[/] they are the rows of the same table
     that [bold]unbiasedgbm train[/] held out, as its model file says; for other models --holdout and --seed draw them.
+    Rows that belong together are one observation: those of the training's --groups, or of the column named here.
     """
     from unbiasedgbm.importance import gain_importance, unbiased_gain
 
     found = read_any_model(model_file)
-    rows, training, held_out = _rows(found, model_file, data, target, holdout, seed, holdout_data)
+    rows, training, held_out = _rows(found, model_file, data, target, holdout, seed, holdout_data, groups)
     (X_train, y_train), (X_val, y_val) = (
         (found.prepare(part.X, path, rows.X), found.encode(part.y, path, rows.y))
         for part, path in ((training, data), (held_out, holdout_data or data))
     )
-    unbiased = unbiased_gain(found.model, X_train, y_train, X_val, y_val, n_jobs=jobs)
+    unbiased = unbiased_gain(found.model, X_train, y_train, X_val, y_val, row_groups_val=held_out.groups, n_jobs=jobs)
     gain = gain_importance(found.model, X_train, y_train, n_jobs=jobs)
     out.print(f"{found.library} model, {len(X_train):,} training and {len(X_val):,} held-out rows.")
     out.print(importance_table(unbiased, gain, top))
@@ -218,6 +234,7 @@ def report(
     holdout: Share = None,
     seed: Seed = None,
     holdout_data: HeldOutFile = None,
+    groups: Groups = None,
     title: Annotated[str | None, typer.Option(help="Heading of the page.")] = None,
     jobs: Jobs = None,
 ) -> None:
@@ -229,13 +246,14 @@ def report(
 
     found = _own_model(model_file)
     model = found.model
-    _, training, held_out = _rows(found, model_file, data, target, holdout, seed, holdout_data)
+    _, training, held_out = _rows(found, model_file, data, target, holdout, seed, holdout_data, groups)
     names = getattr(model, "feature_names_in_", training.X.columns)
     X_train = columns_of_model(training.X, names, data)
     X_val = columns_of_model(held_out.X, names, holdout_data or data)
     write_report(
-        model, output, X_train, training.y, X_val, held_out.y, title=title or f"{target} from {data.name}", n_jobs=jobs
-    )
+        model, output, X_train, training.y, X_val, held_out.y, row_groups_val=held_out.groups,
+        title=title or f"{target} from {data.name}", n_jobs=jobs,
+    )  # fmt: skip
     out.print(f"The report is in [bold]{output}[/].", soft_wrap=True)
 
 
@@ -280,12 +298,17 @@ def _rows(
     holdout: float | None,
     seed: int | None,
     holdout_data: Path | None,
+    groups: str | None,
 ) -> tuple[Labelled, Labelled, Labelled]:
     """All rows of the table, those of the training, and those held out."""
     rows, _ = split_off_target(read_table(data), target, data)
     if holdout_data is not None:
-        return rows, rows, split_off_target(read_table(holdout_data), target, holdout_data)[0]
-    split, known = split_of_model(found, model_file, rows, data, holdout, seed)
+        held_out, _ = split_off_target(read_table(holdout_data), target, holdout_data)
+        column = groups or groups_of_model(found, model_file)
+        return rows, rows, held_out if column is None else with_groups(held_out, column, holdout_data)
+    split, known = split_of_model(found, model_file, rows, data, holdout, seed, groups)
+    if split.groups is not None:
+        rows = with_groups(rows, split.groups, data)
     if not known:
         err.print(
             f"{model_file} does not say which rows it was trained on. What follows holds only if they were not those "

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import GroupShuffleSplit, train_test_split
 
 # A target of whole numbers with at most so many values is taken for classes.
 _MOST_CLASSES = 20
@@ -48,21 +48,42 @@ def write_table(table: pd.DataFrame, path: Path) -> None:
 
 @dataclass(frozen=True)
 class Labelled:
-    """Features and target."""
+    """Features and target, and where it is known, which rows belong together."""
 
     X: pd.DataFrame
     y: pd.Series
+    groups: pd.Series | None = None
+
+    def take(self, rows: Any) -> Labelled:
+        """Some of the rows."""
+        groups = None if self.groups is None else self.groups.iloc[rows]
+        return Labelled(self.X.iloc[rows], self.y.iloc[rows], groups)
+
+
+def _check_column(table: pd.DataFrame, name: str, path: Path) -> None:
+    """Raise if a table lacks a column."""
+    if name in table:
+        return
+    names = {str(column).lower(): str(column) for column in table.columns}
+    close = difflib.get_close_matches(name.lower(), names, 1)
+    hint = f" Did you mean {names[close[0]]!r}?" if close else f" It has: {', '.join(map(str, table.columns[:12]))}."
+    raise CommandError(f"{path} has no column {name!r}.{hint}")
+
+
+def with_groups(rows: Labelled, column: str, path: Path) -> Labelled:
+    """The same rows, which belong together where a column has the same value; it stays a feature here."""
+    _check_column(rows.X, column, path)
+    groups = rows.X[column]
+    if groups.isna().any():
+        raise CommandError(
+            f"--groups: the column {column!r} of {path} is missing in {int(groups.isna().sum()):,} rows."
+        )
+    return Labelled(rows.X, rows.y, groups)
 
 
 def split_off_target(table: pd.DataFrame, target: str, path: Path) -> tuple[Labelled, int]:
     """Features and target of the rows whose target is known, and the number of the others."""
-    if target not in table:
-        names = {str(column).lower(): str(column) for column in table.columns}
-        close = difflib.get_close_matches(target.lower(), names, 1)
-        hint = (
-            f" Did you mean {names[close[0]]!r}?" if close else f" It has: {', '.join(map(str, table.columns[:12]))}."
-        )
-        raise CommandError(f"{path} has no column {target!r}.{hint}")
+    _check_column(table, target, path)
     known = table[target].notna()
     table = table[known]
     if table.empty:
@@ -86,6 +107,8 @@ def hold_out(rows: Labelled, share: float, seed: int, task: str) -> tuple[Labell
     """Training and held-out rows: the same for the same table, share and seed."""
     if not 0 < share < 1:
         raise CommandError(f"--holdout must lie between 0 and 1; got {share:g}.")
+    if rows.groups is not None:
+        return _hold_out_groups(rows, rows.groups, share, seed)
     stratify = rows.y if task == "classification" and rows.y.value_counts().min() >= 2 else None
     try:
         parts = train_test_split(rows.X, rows.y, test_size=share, random_state=seed, stratify=stratify)
@@ -93,6 +116,16 @@ def hold_out(rows: Labelled, share: float, seed: int, task: str) -> tuple[Labell
         parts = train_test_split(rows.X, rows.y, test_size=share, random_state=seed)
     X_train, X_val, y_train, y_val = parts
     return Labelled(X_train, y_train), Labelled(X_val, y_val)
+
+
+def _hold_out_groups(rows: Labelled, groups: pd.Series, share: float, seed: int) -> tuple[Labelled, Labelled]:
+    """Hold whole groups out."""
+    numbers = pd.factorize(groups)[0]
+    try:
+        train, held = next(GroupShuffleSplit(1, test_size=share, random_state=seed).split(numbers, groups=numbers))
+    except ValueError:
+        raise CommandError(f"--groups: {numbers.max() + 1} groups are too few for --holdout {share:g}.") from None
+    return rows.take(train), rows.take(held)
 
 
 def columns_of_model(table: pd.DataFrame, names: Any, path: Path) -> pd.DataFrame:

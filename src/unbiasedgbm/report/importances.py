@@ -14,7 +14,8 @@ LEVEL = 0.95
 
 def importances(model: Any, rows: ReportRows, n_jobs: int | None) -> dict[str, Any]:
     """Importance of every feature, the most important first."""
-    unbiased = unbiased_gain(model, rows.X_train, rows.y_train, rows.X_val, rows.y_val, n_jobs=n_jobs)
+    tables = (rows.X_train, rows.y_train, rows.X_val, rows.y_val)
+    unbiased = unbiased_gain(model, *tables, row_groups_val=rows.row_groups_val, n_jobs=n_jobs)
     gain = gain_importance(model, rows.X_train, rows.y_train, n_jobs=n_jobs)
     gain_rank = np.empty(len(gain.importance), dtype=np.int64)
     gain_rank[gain.ranking()] = np.arange(1, len(gain_rank) + 1)

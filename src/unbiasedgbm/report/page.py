@@ -28,6 +28,7 @@ def write_report(
     X_val: Any,
     y_val: Any,
     *,
+    row_groups_val: Any = None,
     title: str = "Model report",
     notes: str = "",
     n_effects: int = 6,
@@ -44,6 +45,8 @@ def write_report(
         The rows that the model was trained on.
     X_val, y_val
         Rows that it was not trained on.
+    row_groups_val : array-like, optional
+        As in `unbiased_gain`.
     title, notes : str
         Shown at the top.
     n_effects : int, default=6
@@ -62,9 +65,8 @@ def write_report(
     >>> os.path.getsize(path) > 50_000
     True
     """
-    content = report_content(
-        model, ReportRows.read(model, X_train, y_train, X_val, y_val), n_effects=n_effects, n_jobs=n_jobs
-    )
+    rows = ReportRows.read(model, X_train, y_train, X_val, y_val, row_groups_val)
+    content = report_content(model, rows, n_effects=n_effects, n_jobs=n_jobs)
     content.update(title=title, notes=notes)
     write_atomically(path, render(content).encode())
 

@@ -23,7 +23,7 @@ class ReportRows:
 
     Attributes
     ----------
-    X_train, y_train, X_val, y_val
+    X_train, y_train, X_val, y_val, row_groups_val
         As they were given.
     train, val : Table
     target_train, target_val : ndarray, float64
@@ -38,16 +38,19 @@ class ReportRows:
     val: Table
     target_train: FloatArray
     target_val: FloatArray
+    row_groups_val: Any = None
 
     @classmethod
-    def read(cls, model: Any, X_train: Any, y_train: Any, X_val: Any, y_val: Any) -> ReportRows:
+    def read(
+        cls, model: Any, X_train: Any, y_train: Any, X_val: Any, y_val: Any, row_groups_val: Any = None
+    ) -> ReportRows:
         """Read both tables as the model reads them."""
         check_is_fitted(model)
         name = type(model).__name__
         train, val = (model._model.read(X, name) for X in (X_train, X_val))
         target_train = model._encode(read_target(y_train, None, train.n_rows, "y_train", ""), "y_train")
         target_val = model._encode(read_target(y_val, None, val.n_rows, "y_val", ""), "y_val")
-        return cls(X_train, y_train, X_val, y_val, train, val, target_train, target_val)
+        return cls(X_train, y_train, X_val, y_val, train, val, target_train, target_val, row_groups_val)
 
 
 def thin(n_rows: int, most: int) -> npt.NDArray[np.intp]:

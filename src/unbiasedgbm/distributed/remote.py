@@ -89,8 +89,10 @@ class RemoteRows:
     def equip(self, memory: Workspace) -> None:
         """Look at the nodes of the trees that are grown in a workspace."""
         plan = self._fit.plan
-        # and two more, for the children of a node that is divided when all places are taken
-        n = max(4, HIST_BYTES // (8 * memory.node_size * plan.n_lanes)) + 2
+        room = max(4, HIST_BYTES // (8 * memory.node_size * plan.n_lanes))
+        # more than a tree ever has, divisions in advance included; and two for the children of a node that is divided
+        # when all places are taken
+        n = min(room, 4 * self._parameters.num_leaves + 4) + 2
         self._shelf = Shelf(n, memory.node_size, used_cells(plan.mapper, plan.layout))
         self._foresight = Foresight(memory, self._shelf)
 

@@ -135,8 +135,8 @@ class _BaseUnbiasedGBM(BaseEstimator):
         sample_weight : array-like of shape (n,), default=None
             A row of weight 0 counts as absent. Whole numbers count as repetitions of the row.
         groups : array-like of shape (n,), default=None
-            Labels of rows that belong together: of one patient, customer or day. Rows of a group never judge each
-            other, and early stopping holds out whole groups. See the guide to training.
+            Labels of rows that belong together: of one patient, customer or day. No row judges a split that another
+            one of its group chose, and early stopping holds out whole groups. See the guide to training.
         X_val, y_val, sample_weight_val : default=None
             Rows to record metrics of, and to stop early by.
         init_model : fitted estimator of the same class, default=None
@@ -332,7 +332,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
         numbers = group_numbers(labels)
         if numbers.max() == 0:
             raise ValueError(
-                "groups holds one group only: rows of a group never judge each other, so give two or more."
+                "groups holds one group only, but no row judges a split that its own group chose: give two or more."
             )
         return numbers
 

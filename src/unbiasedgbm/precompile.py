@@ -29,7 +29,8 @@ def warmup() -> None:
     weight = rng.uniform(0.5, 1.5, 400)
     for rule, n_jobs, categories in (("evidence", 2, [2, 3]), ("separate", 1, [2, 3]), ("standard", 1, None)):
         model = UnbiasedGBMRegressor(n_estimators=2, split_rule=rule, categorical_features=categories, n_jobs=n_jobs)
-        model.fit(X, y, weight, X_val=X[:50], y_val=y[:50]).predict(X)
+        groups = np.arange(400) // 2 if rule == "separate" else None
+        model.fit(X, y, weight, groups=groups, X_val=X[:50], y_val=y[:50]).predict(X)
         model.apply(X[:10])
     classifier = UnbiasedGBMClassifier(n_estimators=2, n_jobs=1).fit(X[:200], y[:200] > 0)
     unbiased_gain(classifier, X[:200], y[:200] > 0, X[200:], y[200:] > 0)

@@ -78,13 +78,32 @@ def read_groups(groups: Any, n_rows: int, name: str = "groups", table: str = "X"
     """Labels of the groups that rows belong to, shape (n_rows,), or None if there are none."""
     if groups is None:
         return None
-    labels = column_or_1d(groups.to_numpy() if hasattr(groups, "to_numpy") else groups)
+    labels = _labels(groups)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional, a label for each row; got shape {labels.shape}.")
     if len(labels) != n_rows:
         raise ValueError(f"{name} has {len(labels)} entries, but {table} has {n_rows} rows.")
-    missing = np.isnan(labels).any() if labels.dtype.kind == "f" else any(map(is_missing, labels.tolist()))
+    if labels.dtype.kind == "f":
+        missing = bool(np.isnan(labels).any())
+    else:
+        missing = labels.dtype.kind in "OMm" and any(map(is_missing, labels.tolist()))
     if missing:
         raise ValueError(f"{name} holds a missing value: give rows that belong to no other a group of their own.")
     return labels
+
+
+def _labels(groups: Any) -> npt.NDArray[Any]:
+    """Labels as they are: NumPy would make text of numbers and missing values among them."""
+    if hasattr(groups, "to_pylist"):
+        # Arrow's text and categories have no NumPy array to show
+        groups = groups.to_pylist()
+    if isinstance(groups, list | tuple) and not any(isinstance(label, list | tuple | np.ndarray) for label in groups):
+        labels = np.empty(len(groups), object)
+        labels[:] = groups
+        return labels
+    return np.asarray(groups.to_numpy() if hasattr(groups, "to_numpy") else groups)
 
 
 def group_numbers(labels: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:

@@ -233,6 +233,21 @@ def test_histograms_that_had_to_go(client, tmp_path, monkeypatch, options):
     assert_same_file(local, remote, tmp_path)
 
 
+@pytest.mark.parametrize("room", [4, 12, 25])
+@pytest.mark.parametrize(
+    "options",
+    [{"monotonic_cst": [1, 0, 0, 0]}, {"interaction_cst": [[0, 1], [2, 3]]}, {"colsample_bynode": 0.5}],
+    ids=lambda options: next(iter(options)),
+)
+def test_little_room_where_nothing_is_foreseen(client, tmp_path, monkeypatch, options, room):
+    """Splits that depend on a node's place are looked for when it is there, also of nodes that were divided in advance."""
+    monkeypatch.setattr("unbiasedgbm.distributed.remote.RemoteRows._room", lambda self: room)
+    X, y = numbers()
+    X = X[:, :4]
+    local, remote = fit_both("regressor", X, y, CUTS["two"], num_leaves=31, min_split_gain=-np.inf, **options)
+    assert_same_file(local, remote, tmp_path)
+
+
 @pytest.fixture
 def patient(client):
     """A cluster whose stations answer in threads of their own, as those with many rows do."""

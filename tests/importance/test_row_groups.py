@@ -1,14 +1,13 @@
 """Held-out rows that belong together are one observation."""
 
-import inspect
-
 import numpy as np
 import pytest
 from lightgbm import LGBMRegressor
 from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.model_selection import GroupKFold
+from sklearn.model_selection import GroupKFold, LeaveOneGroupOut
 
-from unbiasedgbm import UnbiasedGBMRegressor, cross_unbiased_gain, unbiased_gain
+from unbiasedgbm import cross_unbiased_gain, unbiased_gain
+from unbiasedgbm.importance import sums
 
 
 def table(rng, n_groups=60, size=10):
@@ -45,9 +44,8 @@ def test_a_row_twice_is_one_observation(parts):
     twice = (np.tile(X_val, (2, 1)), np.tile(y_val, 2))
     together = unbiased_gain(model, X, y, *twice, row_groups_val=np.tile(np.arange(len(y_val)), 2))
     np.testing.assert_allclose(together.importance, once.importance, rtol=1e-9)
-    # but for the correction of nodes with few rows
-    np.testing.assert_allclose(together.se, once.se, rtol=0.05)
-    # as if they were two
+    np.testing.assert_allclose(together.se, once.se, rtol=1e-9)
+    # as if they were two, but for the correction of nodes with few rows
     np.testing.assert_allclose(unbiased_gain(model, X, y, *twice, min_rows=10).se, once.se / np.sqrt(2), rtol=0.05)
 
 
@@ -85,7 +83,7 @@ def test_cross_fitting_counts_the_groups_of_its_folds():
     X, y, group = table(np.random.default_rng(1), n_groups=200)
     model = HistGradientBoostingRegressor(max_iter=3, max_leaf_nodes=4)
     folds = list(GroupKFold(3).split(X, y, group))
-    by_rows = cross_unbiased_gain(model, X, y, cv=folds, min_rows=50)
+    by_rows = cross_unbiased_gain(model, X, y, cv=folds, min_rows=50)  # five groups, where rows of a group go together
     by_groups = cross_unbiased_gain(model, X, y, cv=GroupKFold(3), cv_groups=group)
     assert (by_groups.se[:2] > 1.3 * by_rows.se[:2]).all()
 
@@ -104,18 +102,47 @@ def test_errors(parts, row_groups, message):
         unbiased_gain(model, *tables, row_groups_val=row_groups)
 
 
-def test_cross_fitting_trains_by_groups(monkeypatch):
-    X, y, group = table(np.random.default_rng(2), n_groups=30)
-    seen = []
-    fit = UnbiasedGBMRegressor.fit
+def test_rows_of_weight_zero_are_absent(parts):
+    model, (X, y, X_val, y_val), group = parts
+    # all rows of most groups, and some of the others
+    weight = ((group < 12) & (np.arange(len(group)) % 3 > 0)).astype(float)
+    there = weight > 0
+    whole = unbiased_gain(model, X, y, X_val, y_val, sample_weight_val=weight, row_groups_val=group)
+    part = unbiased_gain(model, X, y, X_val[there], y_val[there], row_groups_val=group[there])
+    for name in ("importance", "se", "df"):
+        np.testing.assert_allclose(getattr(whole, name), getattr(part, name), rtol=1e-9)
+    assert part.importance.any()
+    with pytest.raises(ValueError, match="one group only"):
+        unbiased_gain(model, X, y, X_val, y_val, sample_weight_val=group == 3, row_groups_val=group)
 
-    def watched(self, *arguments, **more):
-        seen.append(more.get("groups"))
-        return fit(self, *arguments, **more)
 
-    watched.__signature__ = inspect.signature(fit)
-    monkeypatch.setattr(UnbiasedGBMRegressor, "fit", watched)
-    cross_unbiased_gain(UnbiasedGBMRegressor(n_estimators=2), X, y, cv=GroupKFold(3), cv_groups=group, min_rows=2)
-    assert len(seen) == 3
-    for groups, (train, _) in zip(seen, GroupKFold(3).split(X, y, group), strict=True):
-        assert np.array_equal(groups, group[train])
+def test_groups_of_a_node_are_counted():
+    """The kernel's slow twin: sets of groups."""
+    rng = np.random.default_rng(0)
+    #        0 -> 1, 2; 1 -> 3, 4
+    parent = np.array([-1, 0, 0, 1, 1], np.int32)
+    leaf = rng.choice([2, 3, 4], 50).astype(np.int32)
+    groups = rng.integers(0, 12, 50).astype(np.uint32)
+    h = rng.integers(0, 2, 50).astype(float)
+    count, last = np.zeros(5), np.full(5, -1)
+    sums.count_groups(np.argsort(groups, kind="stable"), groups, leaf, h, parent, last, count)
+    below = {0: [2, 3, 4], 1: [3, 4], 2: [2], 3: [3], 4: [4]}
+    assert count.tolist() == [len(set(groups[np.isin(leaf, below[v]) & (h > 0)].tolist())) for v in range(5)]
+
+
+@pytest.mark.parametrize("cv", [LeaveOneGroupOut(), GroupKFold(6)], ids=str)
+def test_a_fold_of_one_group_is_judged_by_its_rows(cv):
+    X, y, group = table(np.random.default_rng(3), n_groups=6, size=60)
+    y = y + 3 * X[:, 2]
+    result = cross_unbiased_gain(HistGradientBoostingRegressor(max_iter=3), X, y, cv=cv, cv_groups=group)
+    assert result.p_value[2] < 1e-3
+
+
+def test_few_groups_judge_what_differs_within_them():
+    rng = np.random.default_rng(4)
+    X, y, group = table(rng, n_groups=30)
+    y = y + 3 * X[:, 2]
+    result = cross_unbiased_gain(
+        HistGradientBoostingRegressor(max_iter=3, max_leaf_nodes=4), X, y, cv=GroupKFold(5), cv_groups=group
+    )
+    assert result.p_value[2] < 1e-3

@@ -3,13 +3,14 @@
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 import sklearn
 from sklearn.model_selection import GroupKFold, cross_validate
 
 from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor
 from unbiasedgbm.callbacks import Checkpoint
-from unbiasedgbm.targets import group_numbers
+from unbiasedgbm.targets import group_numbers, read_groups
 from unbiasedgbm.training.setup import Rows, hold_out
 from unbiasedgbm.training.shard import Shard
 
@@ -86,9 +87,11 @@ def test_rows_that_are_groups_are_as_without_groups(n):
         lambda group: pd.Series(group + 0.5),
         lambda group: pd.Series(group, dtype="category"),
         lambda group: pl.Series(group),
+        lambda group: pa.array([f"g{k}" for k in group]).dictionary_encode(),
+        lambda group: pd.DataFrame({"group": group}),
         lambda group: np.array([(k, "a")[k % 2] if k % 2 == 0 else f"b{k}" for k in group], dtype=object),
     ],
-    ids=["text", "numbers", "category", "polars", "mixed"],
+    ids=["text", "numbers", "category", "polars", "arrow", "frame", "mixed"],
 )
 def test_labels_do_not_matter(relabel):
     X, y, group = grouped(1, n_groups=30)
@@ -101,6 +104,7 @@ def test_labels_do_not_matter(relabel):
 def test_numbers_of_groups_are_in_the_order_of_their_first_rows():
     assert group_numbers(np.array(["b", "a", "b", "c", "a"])).tolist() == [0, 1, 0, 2, 1]
     assert group_numbers(np.array([3, "x", 3, None], dtype=object)).tolist() == [0, 1, 0, 2]
+    assert group_numbers(read_groups([1, "1", 1], 3)).tolist() == [0, 1, 0]
 
 
 def test_number_of_threads_does_not_matter():
@@ -126,17 +130,44 @@ def test_ten_and_ten_are_twenty():
     assert same(twenty, UnbiasedGBMRegressor(n_estimators=20).fit(X, y, groups=group, init_model=ten))
 
 
+def held_out(y, group, fraction, seed=0, classify=False):
+    """Labels of the groups that train, and of those held out; and their rows."""
+    rows = Rows(_Columns(np.asarray(group)[:, None]), np.asarray(y, float), None, group_numbers(group))
+    parts = hold_out(rows, fraction, classify, seed)
+    return [set(part.table.values[:, 0].tolist()) for part in parts], parts
+
+
 def test_groups_are_held_out_as_a_whole():
-    X, y, group = grouped(5, n_groups=40)
-    rows = Rows(_Columns(np.column_stack([X, group])), y, None, group_numbers(group))
-    train, held = hold_out(rows, 0.25, False, seed=0)
-    inside, outside = (set(part.table.values[:, -1].tolist()) for part in (train, held))
+    _, y, group = grouped(5, n_groups=40)
+    (inside, outside), (train, held) = held_out(y, group, 0.25)
     assert not inside & outside
     assert len(inside | outside) == 40
-    assert 0.25 * len(y) <= len(held.y) < 0.25 * len(y) + 20
+    assert len(held.y) == 0.25 * len(y)
     assert train.groups.max() == len(inside) - 1
-    with pytest.raises(ValueError, match=r"validation_fraction.*all 2 groups"):
-        hold_out(Rows(_Columns(X[:40]), y[:40], None, group_numbers(group[:40])), 0.6, False, seed=0)
+
+
+def test_a_group_that_is_too_large_is_not_held_out():
+    group = np.repeat(np.arange(11), [900, *[10] * 10])
+    for seed in range(12):
+        (inside, _), (_, held) = held_out(np.zeros(1000), group, 0.05, seed)
+        assert 0 in inside
+        assert len(held.y) == 50
+    with pytest.raises(ValueError, match=r"validation_fraction=0.01: none of the 2 groups"):
+        held_out(np.zeros(100), np.repeat([0, 1], 50), 0.01)
+
+
+def test_two_groups_and_all_classes_are_left_to_train():
+    group = np.repeat(np.arange(6), 10)
+    for seed in range(12):
+        (inside, _), _ = held_out(np.zeros(60), group, 0.9, seed)
+        assert len(inside) == 2
+        # the second class has rows in two groups
+        y = np.isin(group, [1, 4])
+        _, (train, held) = held_out(y, group, 0.5, seed, classify=True)
+        assert set(train.y.tolist()) == {0.0, 1.0}
+        assert len(held.y) == 30
+    with pytest.raises(ValueError, match="validation_fraction"):
+        UnbiasedGBMRegressor(early_stopping=True).fit(np.arange(60)[:, None], np.arange(60), groups=group > 2)
 
 
 class _Columns:
@@ -175,6 +206,23 @@ def test_routing():
     assert same(direct, found["estimator"][0])
 
 
+def test_a_line_is_not_drawn_from_what_groups_have_in_common():
+    """Noise that has groups: a line is drawn in at most 3 of 40 tables, of which chance would have less than one.
+
+    Three standard errors are asked for. By rows it is drawn in most of them.
+    """
+    drawn = {True: 0, False: 0}
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        group = np.repeat(np.arange(60), 20)
+        X, y = rng.normal(size=(60, 4))[group], 2.0 * rng.normal(size=60)[group] + rng.normal(size=1200)
+        for told in drawn:
+            model = UnbiasedGBMRegressor(n_estimators=1, random_state=0).fit(X, y, groups=group if told else None)
+            drawn[told] += model._model.progress.n_line > 0
+    assert drawn[True] <= 3
+    assert drawn[False] > 20
+
+
 def test_new_groups_are_foretold_better():
     """The squared error of new groups, as a share of the variance, is lower in at least 7 of 8 tables: if groups made
     no difference, that would happen by chance in 3.5 % of runs."""
@@ -197,7 +245,9 @@ def test_new_groups_are_foretold_better():
         (np.zeros(59), {}, "groups has 59 entries, but X has 60 rows"),
         (np.r_[np.arange(59.0), np.nan], {}, "groups holds a missing value"),
         (["a"] * 59 + [None], {}, "groups holds a missing value"),
-        (np.zeros((60, 2)), {}, "1d array"),
+        (np.zeros((60, 2)), {}, "groups must be one-dimensional"),
+        ([("a", 1)] * 60, {}, "groups must be one-dimensional"),
+        (["a"] * 30 + [float("nan")] * 30, {}, "groups holds a missing value"),
         (np.arange(60) // 2, {"role_draw": "node"}, "groups cannot be used with role_draw"),
     ],
 )

@@ -165,6 +165,7 @@ class RemoteRows:
             self._leaves[path] = foreseen
             return
         if path not in self._shelf:
+            self._trim(path)
             self._shelf.put(path, self.ask(("histogram", (self._lane, path)))[0])
         limits = memory.limits(self._parameters, self, self._draw_key)
         self._leaves[path] = self._foresight.look_at(node, path, rule, limits, evidence)
@@ -211,6 +212,7 @@ class RemoteRows:
     def _divide(self, memory: Workspace, asked: int, outlook: Outlook, rule: Rule, evidence: Evidence) -> None:
         """Divide a node, and with it all that are next in line."""
         shelf = self._shelf
+        self._trim(asked)
         splits = self._splits(memory, self._next_in_line(memory, asked, outlook, rule.bits))
         counts, histograms = self.ask(("split", (self._lane, splits)))[0]
         built = iter(histograms)
@@ -232,10 +234,21 @@ class RemoteRows:
             limits = memory.limits(self._parameters, self, self._draw_key)
             outlooks = self._foresight.look_ahead(children, count, rule, limits, evidence)
             self._outlooks.update(zip(children, outlooks, strict=True))
-        # a histogram that is dropped is asked for again when it is needed: those of the asked node's children at once
-        for child in shelf.paths()[: max(0, len(shelf) - self._room())]:
-            if child >> 1 != asked:
-                shelf.drop(child)
+
+    def _trim(self, spared: int) -> None:
+        """Have room for the histograms of two more nodes; those that are dropped are asked for again when needed.
+
+        Parameters
+        ----------
+        spared : int
+            Path of a node whose histogram stays.
+        """
+        shelf = self._shelf
+        for path in shelf.paths():
+            if len(shelf) <= self._room():
+                return
+            if path != spared:
+                shelf.drop(path)
 
     def _room(self) -> int:
         """Histograms to keep."""

@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import clone, is_classifier
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
-from sklearn.utils.validation import _num_samples, has_fit_parameter
+from sklearn.utils.validation import _num_samples
 
 from unbiasedgbm.ensemble.adapters import offset_argument
 from unbiasedgbm.importance.gain import unbiased_gain
@@ -54,8 +54,8 @@ def cross_unbiased_gain(
         Raw scores to train on top of: handed to ``fit`` as ``base_margin`` (XGBoost), ``init_score`` (LightGBM) or
         ``baseline`` (CatBoost), and to `unbiased_gain`.
     cv_groups : array-like of shape (n_rows,), optional
-        Labels of rows that belong together. Handed to the splitter and to an estimator that takes ``groups``, as ours
-        do, and counted as in `unbiased_gain`.
+        Labels of rows that belong together. Handed to the splitter, and counted as in `unbiased_gain`; in a fold with
+        one group alone, rows are counted. Estimators are not told.
     loss, groups, level, min_rows, n_jobs
         As in `unbiased_gain`.
 
@@ -83,8 +83,6 @@ def cross_unbiased_gain(
     by_fit = {} if weight is None else {"sample_weight": weight}
     if start is not None:
         by_fit[offset_argument(estimator)] = start
-    if together is not None and has_fit_parameter(estimator, "groups"):
-        by_fit["groups"] = together
     results, n_held, n_train = [], [], []
     for rows, held in splitter.split(np.zeros(n_rows), labels, together):
         X_train, y_train = _safe_indexing(X, rows), labels[rows]
@@ -100,7 +98,9 @@ def cross_unbiased_gain(
                 sample_weight_val=None if weight is None else weight[held],
                 offset_train=None if start is None else start[rows],
                 offset_val=None if start is None else start[held],
-                row_groups_val=None if together is None else together[held],
+                row_groups_val=None
+                if together is None or (together[held] == together[held[0]]).all()
+                else together[held],
                 loss=loss,
                 groups=groups,
                 level=level,

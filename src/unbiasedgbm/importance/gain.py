@@ -17,7 +17,6 @@ multiplied by √(N/(N − 1)), and tests use Student's t with the degrees of fr
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -47,8 +46,8 @@ class GainOptions:
     Attributes
     ----------
     min_rows : int
-        Splits with fewer held-out rows in the smaller child get no score; with ``row_groups_val``, with fewer rows than
-        so many groups of average size have.
+        Splits with fewer held-out rows in one of the children get no score; with ``row_groups_val``, with rows of fewer
+        groups.
     draws : int or None
         None for the closed form of the k-draw; else the number of random draws to average.
     seed : int
@@ -114,8 +113,8 @@ def unbiased_gain(
     level : float, default=0.95
         Confidence level of the intervals.
     min_rows : int, default=5
-        Splits with fewer held-out rows in the smaller child get no score; with ``row_groups_val``, with fewer rows than
-        so many groups of average size have.
+        Splits with fewer held-out rows in one of the children get no score; with ``row_groups_val``, with rows of fewer
+        groups.
     draws : int, optional
         Average this many random draws of k rows instead of their closed form; for checking.
     random_state : int, default=0
@@ -156,12 +155,8 @@ def unbiased_gain(
     if tree_model.class_weight is not None:
         by_class = tree_model.class_weight(train.y, train.weight)
         train, held = train.times(by_class), held.times(by_class)
-    together = _numbered(row_groups_val, len(held.y))
-    options = GainOptions(min_rows, draws, random_state)
-    if together is not None:
-        # so many groups, if they are of average size
-        options = replace(options, min_rows=math.ceil(min_rows * len(together) / (int(together.max()) + 1)))
-    return judge_model(tree_model, GainRows(tree_model, [train], [held], together), options, groups, level)
+    rows = GainRows(tree_model, [train], [held], _numbered(row_groups_val, held.weight, len(held.y)))
+    return judge_model(tree_model, rows, GainOptions(min_rows, draws, random_state), groups, level)
 
 
 def judge_model(
@@ -364,8 +359,8 @@ class _Tally:
         """Say so if most splits had too few held-out rows."""
         if 2 * self.n_judged < self.n_seen:
             warnings.warn(
-                f"Only {self.n_judged} of {self.n_seen} splits have enough held-out rows to be judged. Give more "
-                "held-out rows, or a model with fewer leaves.",
+                f"Only {self.n_judged} of {self.n_seen} splits have enough held-out rows, or groups of them, to be "
+                "judged. Give more, or a model with fewer leaves.",
                 FewUsableSplitsWarning,
                 stacklevel=4,
             )
@@ -394,6 +389,7 @@ class GainRows:
         self, model: TreeModel, train: list[Part], held: list[Part], together: npt.NDArray[np.uint32] | None = None
     ) -> None:
         self.model, self.train, self.held, self._together = model, train, held, together
+        self._order = np.empty(0, np.intp) if together is None else np.argsort(together, kind="stable")
         self.n_train, self.n_held = (sum(len(part.y) for part in parts) for parts in (train, held))
         self._parts = [*train, *held]
         self._psi = [np.zeros((len(part.y), len(model.feature_names))) for part in held]
@@ -501,6 +497,22 @@ class GainRows:
             found = part.raw[self._samples[k]]
             compare_raw(self.model, self._expected[k], found, self._largest[k], f"X_{part.name}")
 
+    def observed(self, number: int, output: int, held: FloatArray) -> FloatArray:
+        """Independent observations in each node of a tree: held-out rows, or groups of them, shape (n_nodes,).
+
+        Parameters
+        ----------
+        held : ndarray of shape (n_nodes, 5), float64
+            Sums over the held-out rows; see `sums.add_rows`.
+        """
+        if self._together is None:
+            return np.ascontiguousarray(held[:, sums.N])
+        leaves, _, h = self.held_rows(number, output)
+        count = np.zeros(len(held))
+        last = np.full(len(held), -1, np.int64)
+        sums.count_groups(self._order, self._together, leaves, h, self.model.trees[number].parent, last, count)
+        return count
+
     def contributions(self, members: IntArray) -> FloatArray:
         """Contribution of every held-out row, or group of them, to some features together, shape (n_held,)."""
         rows: FloatArray = np.concatenate([np.empty(0), *(psi[:, members].sum(axis=1) for psi in self._psi)])
@@ -512,13 +524,14 @@ class GainRows:
         return np.array([exact_sum(one**2) for one in psi]), np.array([exact_sum(one**4) for one in psi])
 
 
-def _numbered(row_groups: Any, n_rows: int) -> npt.NDArray[np.uint32] | None:
+def _numbered(row_groups: Any, weight: FloatArray | None, n_rows: int) -> npt.NDArray[np.uint32] | None:
     """Groups of held-out rows as numbers."""
     labels = read_groups(row_groups, n_rows, "row_groups_val", "X_val")
     if labels is None:
         return None
     numbers = group_numbers(labels)
-    if numbers.max() == 0:
+    present = numbers if weight is None else numbers[weight > 0.0]
+    if (present == present[:1]).all():
         raise ValueError("row_groups_val holds one group only, which has no spread; give two or more.")
     return numbers
 
@@ -583,8 +596,12 @@ def _judge(
         sums.lift_sums(tree.order, tree.parent, total[which])
     train_sums = np.ascontiguousarray((total[0] / units[0])[:, sums.G : sums.H + 1])
     held_sums = total[1] / units[1]
+    observed = rows.observed(number, output, held_sums)
     score, per_g, per_h = np.empty((3, len(tree.left)))
-    sums.score_splits(tree.left, tree.right, train_sums, held_sums, scale, float(options.min_rows), score, per_g, per_h)
+    sums.score_splits(
+        *(tree.left, tree.right, train_sums, held_sums, observed, scale, float(options.min_rows)),
+        *(score, per_g, per_h),
+    )
     if options.draws is not None:
         key = (options.seed * len(tally.per_tree) + number) * len(tally.per_class) + output
         score = draw_scores(tree, rows.held_rows(number, output), train_sums, score, scale, options.draws, key)

@@ -108,6 +108,7 @@ def score_splits(
     right: IntArray,
     train: FloatArray,
     held: FloatArray,
+    observed: FloatArray,
     scale: float,
     min_rows: float,
     score: FloatArray,
@@ -125,10 +126,12 @@ def score_splits(
     train : ndarray of shape (n_nodes, 2), float64
         Σg and Σh.
     held : ndarray of shape (n_nodes, 5), float64
+    observed : ndarray of shape (n_nodes,), float64
+        Independent observations among the held-out rows: their number, or that of the groups that they are of.
     scale : float
         1/(2n), times the tree's share.
     min_rows : float
-        Splits with fewer held-out rows in the smaller child get no score.
+        Splits with fewer observations in one of the children get no score.
     score : ndarray of shape (n_nodes,), float64; written
         NaN at leaves and at splits without a score.
     per_g, per_h : ndarray of shape (n_nodes,), float64; written
@@ -141,21 +144,62 @@ def score_splits(
         if left[v] < 0:
             continue
         k = min(held[left[v], N], held[right[v], N])
-        if k < min_rows:
+        if min(observed[left[v]], observed[right[v]]) < min_rows:
             per_g[left[v]] = 0.0
             per_h[left[v]] = 0.0
             per_g[right[v]] = 0.0
             per_h[right[v]] = 0.0
             continue
         total = -train[v, 0] * expected_ratio(held, v, k)
-        weight_v = scale * train[v, 0] * _small_sample(held[v, N]) / held[v, H]
+        weight_v = scale * train[v, 0] * _small_sample(observed[v]) / held[v, H]
         ratio_v = held[v, G] / held[v, H]
         for c in (left[v], right[v]):
             total += train[c, 0] * expected_ratio(held, c, k)
-            weight_c = scale * train[c, 0] * _small_sample(held[c, N]) / held[c, H]
+            weight_c = scale * train[c, 0] * _small_sample(observed[c]) / held[c, H]
             per_g[c] = weight_c - weight_v
             per_h[c] = weight_c * held[c, G] / held[c, H] - weight_v * ratio_v
         score[v] = scale * total
+
+
+@kernel
+def count_groups(
+    order: IntArray,
+    groups: npt.NDArray[np.uint32],
+    node: IntArray,
+    h: FloatArray,
+    parent: IntArray,
+    last: npt.NDArray[np.int64],
+    count: FloatArray,
+) -> None:
+    """Number of groups that have rows in each node.
+
+    Parameters
+    ----------
+    order : ndarray of shape (n_rows,), int64
+        The rows, group by group.
+    groups : ndarray of shape (n_rows,), uint32
+    node : ndarray of shape (n_rows,), int32
+        Leaf of each row.
+    h : ndarray of shape (n_rows,), float64
+        Rows where it is zero do not count.
+    parent : ndarray of shape (n_nodes,), int32
+    last : ndarray of shape (n_nodes,), int64
+        Working memory: the last group seen in each node, −1 at the beginning.
+    count : ndarray of shape (n_nodes,), float64; added to
+    """
+    for position in range(len(order)):
+        i = order[position]
+        if h[i] == 0.0:
+            continue
+        group = np.int64(groups[i])
+        v = node[i]
+        # where a group has been seen, so it has above
+        while last[v] != group:
+            last[v] = group
+            count[v] += 1.0
+            if v == 0:
+                break
+            v = parent[v]
 
 
 @kernel

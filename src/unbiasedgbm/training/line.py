@@ -344,9 +344,16 @@ class Slopes:
             self._judge(way, sums[:, 1] * (weight.sum() / weight[second].sum()), h.sum() / shard.n)
 
     def _is_sure(self, found: FloatArray, second: npt.NDArray[np.bool_]) -> bool:
-        """Whether what the rows of S2 find, each of them as often as it counts, is far enough above zero."""
-        repeats = self._shard.counts[second] if self._shard.counted else 1.0
-        return bool(found.sum() > _SURE * np.sqrt((found * found / repeats).sum()))
+        """Whether what the rows of S2 find, each of them as often as it counts, is far enough above zero.
+
+        Rows of a group are one observation.
+        """
+        groups = self._shard.data.groups
+        if groups is not None:
+            squares: FloatArray = np.bincount(groups[second], found).astype(np.float64) ** 2
+        else:
+            squares = found * found / (self._shard.counts[second] if self._shard.counted else 1.0)
+        return bool(found.sum() > _SURE * np.sqrt(squares.sum()))
 
     def _judge(self, way: FloatArray, gradient: FloatArray, hessian: float) -> None:
         """Add to each column's worth what the step would have lost without it, by S2's gradients."""

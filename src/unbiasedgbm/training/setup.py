@@ -113,7 +113,7 @@ def hold_out(rows: Rows, fraction: float | int, stratify: bool, seed: int) -> tu
     """Split rows into training and validation rows: those with the smallest hashes of their numbers are held out."""
     n = len(rows.y)
     if rows.groups is not None:
-        return _hold_out_groups(rows, rows.groups, fraction, seed)
+        return _hold_out_groups(rows, rows.groups, fraction, stratify, seed)
     kind = rows.y.astype(np.intp) if stratify else np.zeros(n, np.intp)
     wanted = held_out_counts(np.bincount(kind), fraction)
     if len(wanted) == 1:
@@ -128,19 +128,37 @@ def hold_out(rows: Rows, fraction: float | int, stratify: bool, seed: int) -> tu
     return rows.take(np.flatnonzero(~held)), rows.take(np.flatnonzero(held))
 
 
-def _hold_out_groups(rows: Rows, groups: npt.NDArray[np.uint32], fraction: float | int, seed: int) -> tuple[Rows, Rows]:
-    """Hold whole groups out, those with the smallest hashes, until their rows are as many as were asked for."""
+def _hold_out_groups(
+    rows: Rows, groups: npt.NDArray[np.uint32], fraction: float | int, classify: bool, seed: int
+) -> tuple[Rows, Rows]:
+    """Hold whole groups out, those with the smallest hashes that fit into the number of rows that was asked for.
+
+    Two groups at least, and rows of every class, are left to train.
+    """
     wanted = int(held_out_counts(np.array([len(groups)]), fraction)[0])
-    sizes = np.bincount(groups)
-    keys = np.empty(len(sizes), np.uint64)
+    kind = rows.y.astype(np.intp) if classify else np.zeros(len(groups), np.intp)
+    n_groups, n_kinds = int(groups.max()) + 1, int(kind.max()) + 1
+    keys = np.empty(n_groups, np.uint64)
     hash_rows(hold_out_key(seed), np.uint64(0), keys)
-    order = np.argsort(keys, kind="stable")
-    n_held = int(np.searchsorted(np.cumsum(sizes[order]), wanted)) + 1
-    if n_held >= len(sizes):
+    sizes = np.bincount(groups)
+    # row by row of a sparse table: kinds of each group, with their numbers
+    pairs, count = np.unique(groups.astype(np.int64) * n_kinds + kind, return_counts=True)
+    first = np.searchsorted(pairs, np.arange(n_groups + 1) * n_kinds)
+    left = np.bincount(kind, minlength=n_kinds)
+    chosen: list[int] = []
+    for group in np.argsort(keys, kind="stable").tolist():
+        own = slice(first[group], first[group + 1])
+        present = pairs[own] % n_kinds
+        if sizes[group] <= wanted and len(chosen) < n_groups - 2 and (left[present] > count[own]).all():
+            chosen.append(group)
+            wanted -= int(sizes[group])
+            left[present] -= count[own]
+    if not chosen:
         raise ValueError(
-            f"validation_fraction={fraction} would hold out all {len(sizes)} groups; give X_val, or more groups."
+            f"validation_fraction={fraction}: none of the {n_groups} groups is small enough to be held out, with two "
+            "groups and every class left to train; give X_val, or a larger share."
         )
-    held = np.isin(groups, order[:n_held])
+    held = np.isin(groups, chosen)
     return rows.take(np.flatnonzero(~held)), rows.take(np.flatnonzero(held))
 
 

@@ -45,7 +45,7 @@ IntArray = npt.NDArray[np.int64]
 # Rows of a block of work on a thread.
 BLOCK_ROWS = 16_384
 
-# Rows whose gradients are computed together: few enough for the nearer caches, and so many that two threads do not
+# Gradients that are computed together: few enough for the nearer caches, and so many that two threads do not
 # spend their time handing the interpreter lock to each other.
 _GRADIENT_ROWS = 32_768
 
@@ -175,9 +175,8 @@ class Shard:
                 self.offsets.append(np.uint64(number - first))
         # of a block's gradients before they are rounded, by its first row
         shape = as_outputs(self.raw).shape[1:]
-        self._gradient_room = {
-            begin: np.empty((2, min(end - begin, _GRADIENT_ROWS), *shape)) for begin, end in self.blocks
-        }
+        most = max(1, _GRADIENT_ROWS // self.raw.shape[1])
+        self._gradient_room = {begin: np.empty((2, min(end - begin, most), *shape)) for begin, end in self.blocks}
         self._pack_room = [(np.empty(PACK_ROWS, np.uint64), np.empty(PACK_ROWS)) for _ in self.blocks]
         # rows of each role in each block, of the current tree
         self._role_counts = np.zeros((len(self.blocks), 4), np.int64)
@@ -200,8 +199,9 @@ class Shard:
         def work(begin: int, end: int) -> tuple[float, float]:
             top_g, top_h = loss.bounds or (0.0, 0.0)
             room = self._gradient_room[begin]
-            for start in range(begin, end, _GRADIENT_ROWS):
-                stop = min(start + _GRADIENT_ROWS, end)
+            step = room.shape[1]
+            for start in range(begin, end, step):
+                stop = min(start + step, end)
                 g, h = room[:, : stop - start]
                 loss.fill_gradients(y[start:stop], raw[start:stop], g, h)
                 with np.errstate(over="ignore"):

@@ -6,6 +6,8 @@ import pandas as pd
 import pytest
 from cluster_data import CUTS, UGLY, N, as_array, assert_same_file, cut, frame, numbers, pair, set_quick
 
+from unbiasedgbm.distributed.shelf import Shelf
+
 
 def fit_both(kind, X, y, cuts, weight=None, **parameters):
     local, remote = pair(kind, **parameters)
@@ -240,8 +242,8 @@ def test_histograms_that_had_to_go(client, tmp_path, monkeypatch, options):
     ids=lambda options: next(iter(options)),
 )
 def test_little_room_where_nothing_is_foreseen(client, tmp_path, monkeypatch, options, room):
-    """Splits that depend on a node's place are looked for when it is there, also of nodes that were divided in advance."""
-    monkeypatch.setattr("unbiasedgbm.distributed.remote.RemoteRows._room", lambda self: room)
+    """Splits that depend on a node's place are looked for when it is there, also where it was divided in advance."""
+    monkeypatch.setattr("unbiasedgbm.distributed.remote.Shelf", lambda n, *more: Shelf(room + 2, *more))
     X, y = numbers()
     X = X[:, :4]
     local, remote = fit_both("regressor", X, y, CUTS["two"], num_leaves=31, min_split_gain=-np.inf, **options)

@@ -147,6 +147,8 @@ def _hold_out_groups(
     left = np.bincount(kind, minlength=n_kinds)
     chosen: list[int] = []
     for group in np.argsort(keys, kind="stable").tolist():
+        if wanted == 0:
+            break
         own = slice(first[group], first[group + 1])
         present = pairs[own] % n_kinds
         if sizes[group] <= wanted and len(chosen) < n_groups - 2 and (left[present] > count[own]).all():

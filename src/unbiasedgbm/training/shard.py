@@ -176,7 +176,9 @@ class Shard:
         # of a block's gradients before they are rounded, by its first row
         shape = as_outputs(self.raw).shape[1:]
         most = max(1, _GRADIENT_ROWS // self.raw.shape[1])
-        self._gradient_room = {begin: np.empty((2, min(end - begin, most), *shape)) for begin, end in self.blocks}
+        self._gradient_room = {
+            begin: np.empty((2, max(1, min(end - begin, most)), *shape)) for begin, end in self.blocks
+        }
         self._pack_room = [(np.empty(PACK_ROWS, np.uint64), np.empty(PACK_ROWS)) for _ in self.blocks]
         # rows of each role in each block, of the current tree
         self._role_counts = np.zeros((len(self.blocks), 4), np.int64)

@@ -117,8 +117,8 @@ def train(
 ) -> None:
     """Train a model, score it on held-out rows, and save it.
 
-    With [bold]--groups[/], rows that belong together are held out together and never judge each other; the column
-    itself is no feature.
+    With [bold]--groups[/], rows that belong together are held out together, and none judges a split that another one
+    chose; the column itself is no feature.
     """
     from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor
     from unbiasedgbm.callbacks import Checkpoint, ProgressBar, TimeLimit

@@ -86,6 +86,9 @@ def cross_unbiased_gain(
     results, n_held, n_train = [], [], []
     for rows, held in splitter.split(np.zeros(n_rows), labels, together):
         X_train, y_train = _safe_indexing(X, rows), labels[rows]
+        groups_held = None if together is None else together[held]
+        if groups_held is not None and (groups_held == groups_held[0]).all():
+            groups_held = None
         model = clone(estimator).fit(X_train, y_train, **{name: column[rows] for name, column in by_fit.items()})
         results.append(
             unbiased_gain(
@@ -98,9 +101,7 @@ def cross_unbiased_gain(
                 sample_weight_val=None if weight is None else weight[held],
                 offset_train=None if start is None else start[rows],
                 offset_val=None if start is None else start[held],
-                row_groups_val=None
-                if together is None or (together[held] == together[held[0]]).all()
-                else together[held],
+                row_groups_val=groups_held,
                 loss=loss,
                 groups=groups,
                 level=level,

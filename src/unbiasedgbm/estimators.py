@@ -68,6 +68,7 @@ class Work:
     booster : Booster
     start : Start
     metrics : list of Metric
+    training : Watched
     validation : Watched or None
     watched : dict
         Digest of the rows that early stopping may look at, by set.
@@ -81,6 +82,7 @@ class Work:
     booster: Booster
     start: Start
     metrics: list[Metric]
+    training: Watched
     validation: Watched | None
     watched: dict[str, str]
     fingerprint: Callable[[TreeEnsemble | None], str]
@@ -206,7 +208,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
                 SmallTableWarning,
                 stacklevel=3,
             )
-        rows = "training" if stops and work.validation is None else "validation"
+        stopped_by = "training" if stops and work.validation is None else "validation"
         state = TrainingState(
             iteration=booster.progress.n_iterations,
             n_estimators=self.n_estimators,
@@ -216,7 +218,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
         )
         given = [callback for callback in callbacks if isinstance(callback, EarlyStopping)]
         if stops or not given:
-            given = [EarlyStopping(self.n_iter_no_change, self.tol, rows), *given]
+            given = [EarlyStopping(self.n_iter_no_change, self.tol, stopped_by), *given]
         stopper = given[0]
         harvest = Harvest(booster.mapper, work.start.base, work.start.trees)
         rows_read = ""
@@ -241,7 +243,9 @@ class _BaseUnbiasedGBM(BaseEstimator):
                 if resumed is not None:
                     checkpoint.check_rows(resumed, rows_read)
             training = bool(self.verbose) or any(one.rows == "training" for one in given)
-            boost(booster, state, work.metrics, work.validation, watchers, training, harvest)
+            rows = {"validation": work.validation, "training": work.training if training else None}
+            measured = {name: found for name, found in rows.items() if found is not None}
+            boost(booster, state, work.metrics, measured, watchers, harvest)
         finally:
             work.close()
         return self._accept(model_so_far(), rule)
@@ -272,7 +276,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
         def read(before: TreeEnsemble | None) -> str:
             return fingerprint(shard.data, booster.mapper, validation, before)
 
-        return Work(schema, booster, start, metrics, validation, digests, read)
+        return Work(schema, booster, start, metrics, shard, validation, digests, read)
 
     def _model_before(self, init_model: Any) -> FittedModel | None:
         """The model to go on from, by `warm_start` or ``init_model``."""

@@ -11,7 +11,7 @@ import concurrent.futures
 import itertools
 import time
 import uuid
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,7 +22,16 @@ from distributed import wait as wait_for
 from distributed.actor import ProxyRPC
 
 from unbiasedgbm.distributed.parcel import pack, unpack
-from unbiasedgbm.distributed.station import Below, LostBelowError, PartName, Station, Step, merged
+from unbiasedgbm.distributed.station import (
+    Below,
+    Leads,
+    LostBelowError,
+    PartName,
+    Station,
+    Step,
+    answer_bytes,
+    merged,
+)
 
 # Up to so many stations are asked one by one, which takes the least time; more of them form a tree, so that this
 # process gets one answer, however many there are.
@@ -155,8 +164,41 @@ class Crew:
         calls = [self._call(member, "answer", question, rest) for member, rest in below]
         answers = merged(steps, [unpack(answer) for answer in self._result(*calls)])
         self.n_asked += 1
-        self.n_bytes += len(asked) * _size(answers)
+        self.n_bytes += len(asked) * answer_bytes(answers)
         return answers
+
+    def appoint(self, make_leader: Callable[[], Leads]) -> None:
+        """Have the first station lead: it grows trees, and asks the others.
+
+        Parameters
+        ----------
+        make_leader : callable
+            Called on the station.
+        """
+        first, *others = self.members
+        below = _addresses(others) if len(self.members) <= _FLAT else _tree(self.members)
+        self._result(self._call(first, "lead", pack(make_leader), below))
+
+    def iterate(self, waiting: Sequence[Step], progress: Any) -> Any:
+        """An iteration, as the station that leads delivers it.
+
+        Parameters
+        ----------
+        waiting, progress
+            As in `leader.Leader.iterate`.
+        """
+        leader = self.members[0]
+        order = pack((self.epoch, list(waiting), progress))
+        try:
+            delivery, n_asked, n_bytes = unpack(self._result(self._call(leader, "iterate", order))[0])
+        except BaseException:
+            # whatever happened, nobody waits for it any more
+            self.epoch += 1
+            self._start(self._call(leader, "halt", self.epoch))
+            raise
+        self.n_asked += n_asked
+        self.n_bytes += n_bytes
+        return delivery
 
     def edges(self, features: Sequence[int], starts: dict[int, int], n_rows: int, max_bins: int) -> dict[int, Any]:
         """Bin edges of each feature, a share of them on every station.
@@ -408,13 +450,6 @@ def _check(deadline: float | None) -> None:
             f"A worker was lost, and its partitions were not on other workers within {recovery_timeout():g} s "
             "(unbiasedgbm.recovery-timeout of Dask's configuration)."
         )
-
-
-def _size(answer: Any) -> int:
-    """Bytes of the arrays in an answer."""
-    if isinstance(answer, list | tuple):
-        return sum(map(_size, answer))
-    return int(getattr(answer, "nbytes", 0))
 
 
 def _addresses(members: Sequence[Member]) -> Below:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from unbiasedgbm.distributed.brief import Brief
 from unbiasedgbm.distributed.crew import Crew, WorkerLostError
+from unbiasedgbm.distributed.leader import Leader
+from unbiasedgbm.distributed.outbox import Outbox
 from unbiasedgbm.distributed.station import TRAIN, WATCH, Plan, Step
 from unbiasedgbm.distributed.statistics import RemoteStatistics
 from unbiasedgbm.metrics import Metric
-from unbiasedgbm.training.booster import Booster
+from unbiasedgbm.training.booster import Booster, Lane, Progress
 from unbiasedgbm.training.harvest import GrownTree, Harvest
 
 T = TypeVar("T")
@@ -23,72 +25,49 @@ T = TypeVar("T")
 _MOST_LOSSES = 10
 
 
-@dataclass(frozen=True)
-class Facts:
-    """What is known of all training and validation rows.
-
-    Attributes
-    ----------
-    n, n_rows, weighted, counted, max_weight
-        As in `training.workspace.Rows`.
-    n_watched : int
-        Validation rows.
-    watched_weighted : bool
-    """
-
-    n: int
-    n_rows: int
-    weighted: bool
-    counted: bool
-    max_weight: float
-    n_watched: int
-    watched_weighted: bool
-
-
 class RemoteFit:
     """All that the rows of a fit have in common: the crew, the trees that are done, and what to do about a loss.
 
     Parameters
     ----------
     crew : Crew
-    facts : Facts
+    brief : Brief
     plan : Plan
     script : list of Step
         What brings a new station from its partitions to where `Plan` is the next thing that it needs.
-    features : ndarray of shape (p,), FEATURE
     """
 
-    def __init__(
-        self,
-        crew: Crew,
-        facts: Facts,
-        plan: Plan,
-        script: list[Step],
-        features: npt.NDArray[np.void],
-    ) -> None:
-        self.crew, self.facts, self.plan = crew, facts, plan
-        self._script, self._features = script, features
-        self._waiting: list[Step] = []
+    def __init__(self, crew: Crew, brief: Brief, plan: Plan, script: list[Step]) -> None:
+        self.crew, self.brief, self.plan = crew, brief, plan
+        self._script = script
+        self._outbox = Outbox(crew.ask)
         # of all finished iterations, and of the last one
         self._done = Harvest(plan.mapper, plan.start.base, plan.start.trees)
         self._last: Sequence[GrownTree] = ()
+        self._appoint()
+
+    def _appoint(self) -> None:
+        self.crew.appoint(partial(Leader, self.brief))
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
     def ask(self, *steps: Step) -> list[Any]:
         """Send the steps that wait, then these; returns the answers to these."""
-        return self.ask_together([list(steps)])[0]
+        return self._outbox.ask(*steps)
 
-    def ask_together(self, questions: list[list[Step]]) -> list[list[Any]]:
-        """Send the steps that wait, then those of several questions; returns the answers to each of these."""
-        steps = [*self._waiting, *chain.from_iterable(questions)]
-        answers = iter(self.crew.ask(steps)[len(self._waiting) :])
-        self._waiting = []
-        return [list(islice(answers, len(steps))) for steps in questions]
+    def iterate(self, progress: Progress) -> tuple[list[GrownTree], Progress]:
+        """The trees of the next iteration, and the progress with what they have taught.
 
-    def later(self, steps: Sequence[Step]) -> None:
-        """Steps that need no answer, to be sent with the next question."""
-        self._waiting += steps
+        Parameters
+        ----------
+        progress : Progress
+            At the end of the last one.
+        """
+        grown, progress, self._outbox.waiting, loss = self.crew.iterate(self._outbox.waiting, progress)
+        if loss is not None:
+            # metrics ask for it, too
+            vars(self.brief.loss).update(loss)
+        return grown, progress
 
     def steadily(self, work: Callable[[], T]) -> T:
         """Do something that may be done again from the last finished iteration, until no worker is lost in it."""
@@ -113,7 +92,7 @@ class RemoteFit:
         """Put lost partitions on other workers, and bring all stations to the end of the last finished iteration."""
         for _ in range(_MOST_LOSSES):
             try:
-                self._waiting = []
+                self._outbox.waiting = []
                 self.crew.replace_lost()
                 fresh = [member for member in self.crew.members if not member.loaded]
                 n_trees = self._done.n_trees
@@ -124,7 +103,8 @@ class RemoteFit:
                     self.crew.ask([*self._script, ("build", (plan,))], fresh)
                 for member in fresh:
                     member.loaded = True
-                self.crew.ask([("rewind", (n_trees, self.recent(), self._features))])
+                self.crew.ask([("rewind", (n_trees, self.recent(), self.brief.features))])
+                self._appoint()
                 return
             except WorkerLostError:
                 continue
@@ -132,7 +112,7 @@ class RemoteFit:
 
     # -- measuring ---------------------------------------------------------------------------------------------------
 
-    def measure(self, metric: Metric, which: str = TRAIN) -> float:
+    def measure(self, metric: Metric, which: str) -> float:
         """A metric at the current raw predictions."""
         if metric.values is not None:
             values = metric.values
@@ -141,7 +121,7 @@ class RemoteFit:
         return metric.compute(y, raw, weight)
 
     def _statistics(self, which: str) -> RemoteStatistics:
-        facts = self.facts
+        facts = self.brief.facts
         if which == WATCH:
             return RemoteStatistics(self.ask, WATCH, facts.n_watched, facts.watched_weighted)
         return RemoteStatistics(self.ask, TRAIN, facts.n, facts.weighted)
@@ -153,16 +133,40 @@ class RemoteFit:
 
 
 class RemoteWatched:
-    """Validation rows on the stations of a crew; see `training.loop.Watched`."""
+    """Training or validation rows on the stations of a crew, whose metrics are recorded; see `training.loop.Watched`.
 
-    def __init__(self, fit: RemoteFit) -> None:
-        self._fit = fit
+    Parameters
+    ----------
+    fit : RemoteFit
+    which : {TRAIN, WATCH}
+    """
+
+    def __init__(self, fit: RemoteFit, which: str) -> None:
+        self._fit, self._which = fit, which
 
     def advance(self, booster: Booster, grown: Sequence[GrownTree]) -> None:
-        """Add the trees of an iteration to the raw predictions."""
+        """Add the trees of an iteration to the raw predictions; those of training rows have them."""
         fit = self._fit
-        fit.steadily(lambda: fit.ask(("advance", (fit.recent(), booster.features))))
+        if self._which == WATCH:
+            fit.steadily(lambda: fit.ask(("advance", (fit.recent(), booster.features))))
 
     def measure(self, metric: Metric) -> float:
         """A metric at the current raw predictions."""
-        return self._fit.measure(metric, WATCH)
+        return self._fit.measure(metric, self._which)
+
+
+@dataclass
+class RemoteBooster(Booster):
+    """A booster whose iterations are ordered of a cluster."""
+
+    fit: RemoteFit
+
+    def _make_lanes(self) -> list[Lane]:
+        return []
+
+    def run_ahead(self, n: int) -> list[list[GrownTree]]:
+        """One iteration, however many may be asked for; begun again if a worker is lost in it."""
+        grown, self.progress = self.fit.steadily(lambda: self.fit.iterate(self.progress))
+        self._end_iteration(grown)
+        self.fit.finished(grown)
+        return [grown]

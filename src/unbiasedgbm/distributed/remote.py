@@ -10,31 +10,25 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from unbiasedgbm.binning import Bins
-from unbiasedgbm.distributed.fit import RemoteFit
+from unbiasedgbm.distributed.brief import Brief
 from unbiasedgbm.distributed.foresight import Foresight, Outlook, smaller_side
-from unbiasedgbm.distributed.lockstep import in_lockstep
 from unbiasedgbm.distributed.shelf import Shelf
 from unbiasedgbm.distributed.station import Step
 from unbiasedgbm.distributed.statistics import Ask, RemoteStatistics, quantiles
 from unbiasedgbm.distributed.tree_rows import BOTH, LEFT, NEITHER, RIGHT, Splits, used_cells
 from unbiasedgbm.losses import Loss
-from unbiasedgbm.metrics import Metric
 from unbiasedgbm.threads import Pool
-from unbiasedgbm.training.booster import Booster, Lane, Tops
 from unbiasedgbm.training.gradients import Packing
-from unbiasedgbm.training.harvest import GrownTree
 from unbiasedgbm.training.nodes import N_LEAVES, N_NODES, Evidence
 from unbiasedgbm.training.shard import Draw
 from unbiasedgbm.training.splitting import Rule
-from unbiasedgbm.training.workspace import HIST_BYTES, TrainingParameters, Workspace
+from unbiasedgbm.training.workspace import HIST_BYTES, Workspace
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -48,17 +42,19 @@ class RemoteRows:
 
     Parameters
     ----------
-    fit : RemoteFit
+    brief : Brief
     lane : int
         Which of the trees that are grown at the same time.
-    parameters : TrainingParameters
     """
 
-    def __init__(self, fit: RemoteFit, lane: int, parameters: TrainingParameters) -> None:
-        facts, plan = fit.facts, fit.plan
+    ask: Ask
+    """Asks all stations; set for every tree."""
+
+    def __init__(self, brief: Brief, lane: int) -> None:
+        facts = brief.facts
         self.n, self.n_rows = facts.n, facts.n_rows
         self.weighted, self.counted, self.max_weight = facts.weighted, facts.counted, facts.max_weight
-        self.layout = plan.layout
+        self.layout = brief.layout
         # the grower's own hands are empty
         narrow = np.empty(0, np.uint8)
         self.bins = Bins(narrow, narrow.view(np.uint64), 0, 8, np.empty(0, np.uint16), np.empty(0, np.int64), narrow)
@@ -66,8 +62,7 @@ class RemoteRows:
         self.rows = np.empty(0, np.uint32)
         self.spare = np.empty(0, np.uint32)
         self.elsewhere = self
-        self.ask: Ask = fit.ask
-        self._fit, self._lane, self._parameters = fit, lane, parameters
+        self._brief, self._lane, self._parameters = brief, lane, brief.parameters
         self._first: list[Step] = []
         self._added: list[Step] = []
         # see `equip`
@@ -88,24 +83,17 @@ class RemoteRows:
 
     def equip(self, memory: Workspace) -> None:
         """Look at the nodes of the trees that are grown in a workspace."""
-        plan = self._fit.plan
-        room = max(4, HIST_BYTES // (8 * memory.node_size * plan.n_lanes))
+        brief = self._brief
+        room = max(4, HIST_BYTES // (8 * memory.node_size * brief.n_lanes))
         # more than a tree ever has, divisions in advance included; and two for the children of a node that is divided
         # when all places are taken
         n = min(room, 4 * self._parameters.num_leaves + 4) + 2
-        self._shelf = Shelf(n, memory.node_size, used_cells(plan.mapper, plan.layout))
+        self._shelf = Shelf(n, memory.node_size, used_cells(brief.mapper, brief.layout))
         self._foresight = Foresight(memory, self._shelf)
 
     def lanes(self, pools: Sequence[Pool]) -> list[RemoteRows]:
         """The same rows for so many trees at the same time."""
-        return [self, *(RemoteRows(self._fit, lane, self._parameters) for lane in range(1, len(pools)))]
-
-    def advance(self, booster: Booster, grown: Sequence[GrownTree]) -> None:
-        """Nothing: the stations keep the mean of the bags."""
-
-    def measure(self, metric: Metric) -> float:
-        """A metric at the current raw predictions."""
-        return self._fit.measure(metric)
+        return [self, *(RemoteRows(self._brief, lane) for lane in range(1, len(pools)))]
 
     # -- a tree ------------------------------------------------------------------------------------------------------
 
@@ -315,64 +303,6 @@ class RemoteRows:
         at = feature["offset"].item()
         cells = self._shelf[path].reshape(memory.n_roles, -1)[:, at : at + feature["n_bins"].item()]
         return smaller_side(outlook, cells, bool(feature["categorical"]), count_bits)
-
-
-@dataclass
-class RemoteBooster(Booster):
-    """A booster whose rows are on a cluster; it grows trees of several bags at the same time, in the same rounds."""
-
-    rows: RemoteRows
-    fit: RemoteFit
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._remote = [cast(RemoteRows, lane.rows) for lane in self._lanes]
-        for rows, lane in zip(self._remote, self._lanes, strict=True):
-            rows.equip(lane.memory)
-
-    def _pools(self) -> list[Pool]:
-        return [self.pool] * self.fit.plan.n_lanes
-
-    def run_ahead(self, n: int) -> list[list[GrownTree]]:
-        """One iteration, however many may be asked for; begun again if a worker is lost in it."""
-        start = self.progress.copy()
-
-        def work() -> list[GrownTree]:
-            self.progress = start.copy()
-            grown = self._grow_trees()
-            self._end_iteration(grown)
-            return grown
-
-        grown = self.fit.steadily(work)
-        self.fit.finished(grown)
-        return [grown]
-
-    def _grow_trees(self) -> list[GrownTree]:
-        """The trees of an iteration: as many bags at the same time as there are lanes, one output after the other."""
-        bags, outputs = range(self.parameters.n_bags), range(self.loss.n_outputs)
-        tops: dict[int, Tops] = {}
-        grown: dict[tuple[int, int], GrownTree] = {}
-        for rows in self._remote:
-            rows.forget()
-        for first in bags[:: len(self._lanes)]:
-            lanes = list(zip(bags[first:], self._lanes, self._remote, strict=False))
-            for output in outputs:
-                works = [partial(self._grow_one, output, tops, *lane) for lane in lanes]
-                trees = in_lockstep(works, self.fit.ask_together)
-                for (bag, _, rows), tree in zip(lanes, trees, strict=True):
-                    grown[bag, output] = tree
-                    # in the order of the bags: sums of floating point numbers depend on it
-                    self.fit.later(rows.added())
-        return [grown[bag, output] for bag in bags for output in outputs]
-
-    def _grow_one(
-        self, output: int, tops: dict[int, Tops], bag: int, lane: Lane, rows: RemoteRows, ask: Ask
-    ) -> GrownTree:
-        """A bag's tree for one output, in its lane."""
-        rows.ask = ask
-        if output == 0:
-            tops[bag] = self._gradients(lane, bag)
-        return self._grow_tree(lane, tops[bag], bag, output, self.progress.n_iterations, self.progress)
 
 
 def n_lanes(loss: Loss, n_bags: int) -> int:

@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from unbiasedgbm.binning import BinMapper, join_bins, make_mapper
+from unbiasedgbm.distributed.brief import Brief, Facts
 from unbiasedgbm.distributed.crew import Crew
-from unbiasedgbm.distributed.fit import Facts, RemoteFit, RemoteWatched
-from unbiasedgbm.distributed.remote import RemoteBooster, RemoteRows, n_lanes
+from unbiasedgbm.distributed.fit import RemoteBooster, RemoteFit, RemoteWatched
+from unbiasedgbm.distributed.remote import RemoteRows, n_lanes
 from unbiasedgbm.distributed.station import TRAIN, WATCH, HeldOut, PartFacts, PartName, Plan, Reading, Step
 from unbiasedgbm.distributed.statistics import RemoteStatistics, select
 from unbiasedgbm.distributed.survey import agree_columns, agree_schema, agree_target, check_some_rows
@@ -97,11 +98,12 @@ class SetUp:
         features = make_features(mapper, constraints.monotone, content ^ mapper.edge_hash())
         for member in self.crew.members:
             member.loaded = True
-        fit = RemoteFit(self.crew, facts, plan, self.script, features)
-        rows = RemoteRows(fit, 0, parameters)
-        booster = RemoteBooster(parameters, loss, rows, mapper, features, constraints.groups, progress, pool, fit)
-        validation = RemoteWatched(fit) if watched or held_out else None
-        return Work(schema, booster, start, metrics, validation, digests, _no_fingerprint, self.crew.close)
+        brief = Brief(parameters, facts, loss, mapper, layout, plan.n_lanes, features, constraints.groups)
+        fit = RemoteFit(self.crew, brief, plan, self.script)
+        rows = (RemoteRows(brief, 0), mapper, features, constraints.groups)
+        booster = RemoteBooster(parameters, loss, *rows, progress, pool, fit)
+        training, validation = RemoteWatched(fit, TRAIN), RemoteWatched(fit, WATCH) if watched or held_out else None
+        return Work(schema, booster, start, metrics, training, validation, digests, _no_fingerprint, self.crew.close)
 
     def _tell(self, name: str, *arguments: Any) -> Any:
         """A step that stations remember, so that those that come later must be told, too."""

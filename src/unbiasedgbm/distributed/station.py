@@ -8,13 +8,14 @@ says. All sums are sums of integers, so the shape of the tree does not matter.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import operator
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -267,6 +268,20 @@ def _merge_parcels(question: Parcel, answers: Sequence[Parcel]) -> Parcel:
     return pack(merged(steps, [unpack(answer) for answer in answers]))
 
 
+def answer_bytes(answer: Any) -> int:
+    """Bytes of the arrays in an answer."""
+    if isinstance(answer, list | tuple):
+        return sum(map(answer_bytes, answer))
+    return int(getattr(answer, "nbytes", 0))
+
+
+class Leads(Protocol):
+    """Who grows trees on the rows of all stations; see `leader.Leader`."""
+
+    def iterate(self, waiting: list[Step], progress: Any, send: Callable[[list[Step]], list[Any]]) -> Any:
+        """Grow the trees of an iteration; ``send`` has all stations answer steps."""
+
+
 class Station:
     """Partitions of one worker, from raw tables to binned rows.
 
@@ -285,8 +300,14 @@ class Station:
         self._epoch = 0
         # whether it answers at once, in the event loop of its worker
         self._quick = False
+        # a leader, the stations that it asks, and what it is waiting for
+        self._leader: Leads | None = None
+        self._below: Below = []
+        self._n_below = 0
+        self._asked: concurrent.futures.Future[list[Parcel]] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="unbiasedgbm-station")
-        self._pool = Pool(get_worker().state.nthreads if n_jobs is None else effective_n_jobs(n_jobs))
+        self._worker = get_worker()
+        self._pool = Pool(self._worker.state.nthreads if n_jobs is None else effective_n_jobs(n_jobs))
 
     # -- questions ---------------------------------------------------------------------------------------------------
 
@@ -299,7 +320,7 @@ class Station:
             Of (epoch, steps); questions of an earlier epoch are refused.
         below : Below
         """
-        if self._quick and not below:
+        if self._quick and not below and self._leader is None:
             # waking a thread would take longer than many an answer
             return self._run(question)
         loop = asyncio.get_running_loop()
@@ -334,7 +355,7 @@ class Station:
 
     async def _pass_on(self, address: str, key: str, question: Parcel, below: Below) -> Parcel:
         """Ask another station, or this one."""
-        worker = get_worker()
+        worker = self._worker
         if address == worker.address and worker.state.actors.get(key) is self:
             return await self.answer(question, below)
         arguments = [question, below]
@@ -350,10 +371,85 @@ class Station:
 
     def _run(self, question: Parcel) -> Parcel:
         epoch, steps = unpack(question)
+        self._begin(epoch)
+        return pack(self._do(steps))
+
+    def _begin(self, epoch: int) -> None:
         if epoch < self._epoch:
-            raise OldQuestionError("The question is from before a worker was lost.")
+            raise OldQuestionError("The question is from before a worker was lost, or an iteration was given up.")
         self._epoch = epoch
-        return pack([getattr(self, f"_do_{name}")(*arguments) for name, arguments in steps])
+
+    def _do(self, steps: Sequence[Step]) -> list[Any]:
+        return [getattr(self, f"_do_{name}")(*arguments) for name, arguments in steps]
+
+    # -- leading -----------------------------------------------------------------------------------------------------
+
+    async def lead(self, make_leader: Parcel, below: Below) -> None:
+        """Grow trees from now on.
+
+        Parameters
+        ----------
+        make_leader : Parcel
+            Of a function that makes the leader.
+        below : Below
+            All other stations.
+        """
+        self._below, self._n_below = below, _count(below)
+        self._loop = asyncio.get_running_loop()
+        self._leader = await self._loop.run_in_executor(self._thread, lambda: unpack(make_leader)())
+
+    async def iterate(self, order: Parcel) -> Parcel:
+        """Grow the trees of an iteration.
+
+        Parameters
+        ----------
+        order : Parcel
+            Of (epoch, steps that wait, progress).
+
+        Returns
+        -------
+        Parcel
+            Of what the leader delivers, questions, and bytes of the answers of other stations.
+        """
+        return await self._loop.run_in_executor(self._thread, self._iterate, order)
+
+    def _iterate(self, order: Parcel) -> Parcel:
+        epoch, waiting, progress = unpack(order)
+        self._begin(epoch)
+        n_asked = n_bytes = 0
+
+        def send(steps: list[Step]) -> list[Any]:
+            nonlocal n_asked, n_bytes
+            answers = self._ask_all(epoch, steps)
+            n_asked += 1
+            n_bytes += self._n_below * answer_bytes(answers)
+            return answers
+
+        assert self._leader is not None
+        return pack((self._leader.iterate(waiting, progress, send), n_asked, n_bytes))
+
+    def _ask_all(self, epoch: int, steps: list[Step]) -> list[Any]:
+        """Ask all stations; this one's rows are looked at while the others answer."""
+        self._asked = asyncio.run_coroutine_threadsafe(self._gather(pack((epoch, steps))), self._loop)
+        try:
+            # after it is asked, so that whoever halts it now sees what to cancel
+            self._begin(epoch)
+            own = self._do(steps)
+            others = self._asked.result()
+        except concurrent.futures.CancelledError:
+            raise OldQuestionError("The iteration was given up.") from None
+        finally:
+            self._asked.cancel()
+        return merged(steps, [own, *(unpack(answer) for answer in others)])
+
+    async def _gather(self, question: Parcel) -> list[Parcel]:
+        return await asyncio.gather(*(self._pass_on(*station[:2], question, station[2]) for station in self._below))
+
+    async def halt(self, epoch: int) -> None:
+        """Give up what was asked before an epoch."""
+        self._epoch = max(self._epoch, epoch)
+        if self._asked is not None:
+            self._asked.cancel()
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -712,6 +808,11 @@ class _NoRows:
 
     def column(self, j: int, rows: npt.NDArray[np.intp] | None = None) -> FloatArray:
         return np.empty(0)
+
+
+def _count(below: Below) -> int:
+    """Stations below."""
+    return sum(1 + _count(rest) for _, _, rest in below)
 
 
 def _extremes(y: FloatArray) -> FloatArray:

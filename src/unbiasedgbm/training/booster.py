@@ -190,15 +190,18 @@ class Booster:
     _lanes: list[Lane] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        pools, size = self._pools(), (self.rows.layout, self.mapper, self.features, self.groups)
-        self._lanes = [
-            Lane(rows, Workspace(self.parameters, *size, self._team(pool), len(pools)), pool)
-            for rows, pool in zip(self.rows.lanes(pools), pools, strict=True)
-        ]
+        self._lanes = self._make_lanes()
         self._code = SPLIT_RULES[self.parameters.split_rule]
         self._bonus_weight = bonus_weight(self.rows.n_rows, self.loss.n_outputs)
         # features that have anything to cut
         self._n_useful = max(int((self.mapper.n_bins > 2).sum()), 1)
+
+    def _make_lanes(self) -> list[Lane]:
+        pools, size = self._pools(), (self.rows.layout, self.mapper, self.features, self.groups)
+        return [
+            Lane(rows, Workspace(self.parameters, *size, self._team(pool), len(pools)), pool)
+            for rows, pool in zip(self.rows.lanes(pools), pools, strict=True)
+        ]
 
     def _pools(self) -> list[Pool]:
         """The threads of each lane."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Protocol
@@ -26,18 +26,14 @@ _AHEAD = 8
 _SECONDS_AHEAD = 0.5
 
 
-class Measured(Protocol):
+class Watched(Protocol):
     """Rows that metrics are computed of, wherever they are."""
+
+    def advance(self, booster: Booster, grown: Sequence[GrownTree]) -> None:
+        """Have the trees of an iteration in the raw predictions."""
 
     def measure(self, metric: Metric) -> float:
         """A metric at the current raw predictions."""
-
-
-class Watched(Measured, Protocol):
-    """Rows that only watch."""
-
-    def advance(self, booster: Booster, grown: Sequence[GrownTree]) -> None:
-        """Add the trees of an iteration to the raw predictions."""
 
 
 @dataclass
@@ -73,9 +69,8 @@ def boost(
     booster: Booster,
     state: TrainingState,
     metrics: Sequence[Metric],
-    validation: Watched | None,
+    watched: Mapping[str, Watched],
     callbacks: Sequence[Callback],
-    watch_training: bool,
     harvest: Harvest,
 ) -> None:
     """Iterate until the number asked for is reached, a callback stops, or there is nothing left to learn.
@@ -88,16 +83,15 @@ def boost(
     state : TrainingState
         Its history is extended.
     metrics : sequence of Metric
-    validation : Watched or None
+    watched : mapping of str to Watched
+        Rows whose metrics are recorded, under these names.
     callbacks : sequence of Callback
-    watch_training : bool
-        Whether the metrics of the training rows are recorded, too.
     harvest : Harvest
         Takes in the new trees.
     """
     done = _Done.now(booster, state, harvest)
     first = state.iteration
-    alone = validation is None and not watch_training and not callbacks
+    alone = not watched and not callbacks
     ahead = 1
     try:
         call_all(callbacks, "begin", state)
@@ -109,12 +103,9 @@ def boost(
             grown = [tree for trees in iterations for tree in trees]
             harvest.add(grown)
             state.iteration = booster.progress.n_iterations
-            if validation is not None:
-                validation.advance(booster, grown)
-                _record(state, "validation", metrics, validation)
-            if watch_training:
-                booster.rows.advance(booster, grown)
-                _record(state, "training", metrics, booster.rows)
+            for name, rows in watched.items():
+                rows.advance(booster, grown)
+                _record(state, name, metrics, rows)
             done = _Done.now(booster, state, harvest)
             if call_all(callbacks, "after_iteration", state):
                 break
@@ -156,7 +147,7 @@ class _Done:
                 del recorded[self.n_recorded.get((name, metric), 0) :]
 
 
-def _record(state: TrainingState, name: str, metrics: Sequence[Metric], rows: Measured) -> None:
+def _record(state: TrainingState, name: str, metrics: Sequence[Metric], rows: Watched) -> None:
     recorded = state.history.setdefault(name, {})
     for metric in metrics:
         recorded.setdefault(metric.name, []).append(rows.measure(metric))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,6 @@ import numpy.typing as npt
 from unbiasedgbm.binning import BinMapper, Bins
 from unbiasedgbm.kernels import hash_key
 from unbiasedgbm.losses import Loss
-from unbiasedgbm.metrics import Metric
 from unbiasedgbm.threads import Pool
 from unbiasedgbm.training.gradients import Packing
 from unbiasedgbm.training.nodes import STATE_SIZE, Evidence, Limits, Table, new_nodes
@@ -20,10 +19,6 @@ from unbiasedgbm.training.roles import role_ends, role_shares
 from unbiasedgbm.training.shard import Draw, Layout
 from unbiasedgbm.training.splitting import CANDIDATE, EVIDENCE, SPLIT_RULES, Rule, new_scratch
 from unbiasedgbm.training.team import new_board
-
-if TYPE_CHECKING:
-    from unbiasedgbm.training.booster import Booster
-    from unbiasedgbm.training.harvest import GrownTree
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -130,12 +125,6 @@ class Rows(Protocol):
 
     def lanes(self, pools: Sequence[Pool]) -> Sequence[Rows]:
         """The same rows for so many trees at the same time, each on threads of its own."""
-
-    def advance(self, booster: Booster, grown: Sequence[GrownTree]) -> None:
-        """Have ready for metrics what an iteration has added to the raw predictions."""
-
-    def measure(self, metric: Metric) -> float:
-        """A metric at the raw predictions."""
 
 
 def make_layout(parameters: TrainingParameters, mapper: BinMapper) -> Layout:

@@ -11,7 +11,7 @@ import concurrent.futures
 import itertools
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -167,38 +167,52 @@ class Crew:
         self.n_bytes += len(asked) * answer_bytes(answers)
         return answers
 
-    def appoint(self, make_leader: Callable[[], Leads]) -> None:
-        """Have the first station lead: it grows trees, and asks the others.
+    def appoint(self, make_leader: Callable[[int], Leads], n_lanes: int) -> None:
+        """Have stations lead, as many as there are lanes if possible: they grow trees, and ask the others.
 
         Parameters
         ----------
         make_leader : callable
-            Called on the station.
+            Called on the station, with a lane.
+        n_lanes : int
         """
-        first, *others = self.members
-        below = _addresses(others) if len(self.members) <= _FLAT else _tree(self.members)
-        self._result(self._call(first, "lead", pack(make_leader), below))
+        members, parcel = self.members, pack(make_leader)
+        calls = []
+        for k, leader in enumerate(members[:n_lanes]):
+            ring = [leader, *members[k + 1 :], *members[:k]]
+            below = _addresses(ring[1:]) if len(ring) <= _FLAT else _tree(ring)
+            calls.append(self._call(leader, "lead", parcel, list(range(k, n_lanes, len(members))), below))
+        self._result(*calls)
 
-    def iterate(self, waiting: Sequence[Step], progress: Any) -> Any:
-        """An iteration, as the station that leads delivers it.
+    def iterate(self, lanes: Sequence[int], waiting: Mapping[int, Sequence[Step]], progress: Any) -> list[Any]:
+        """An iteration of some lanes, as their leaders deliver it.
 
         Parameters
         ----------
-        waiting, progress
+        lanes : sequence of int
+        waiting : mapping of int to sequences of Step
+            Of each lane.
+        progress
             As in `leader.Leader.iterate`.
         """
-        leader = self.members[0]
-        order = pack((self.epoch, list(waiting), progress))
+        members = self.members
+        leaders = [members[lane % len(members)] for lane in lanes]
+        orders = [pack((self.epoch, list(waiting.get(lane, ())), progress)) for lane in lanes]
+        calls = [
+            self._call(leader, "iterate", lane, order)
+            for leader, lane, order in zip(leaders, lanes, orders, strict=True)
+        ]
         try:
-            delivery, n_asked, n_bytes = unpack(self._result(self._call(leader, "iterate", order))[0])
+            answers = [unpack(answer) for answer in self._result(*calls)]
         except BaseException:
             # whatever happened, nobody waits for it any more
             self.epoch += 1
-            self._start(self._call(leader, "halt", self.epoch))
+            for leader in leaders:
+                self._start(self._call(leader, "halt", self.epoch))
             raise
-        self.n_asked += n_asked
-        self.n_bytes += n_bytes
-        return delivery
+        self.n_asked += sum(n_asked for _, n_asked, _ in answers)
+        self.n_bytes += sum(n_bytes for _, _, n_bytes in answers)
+        return [delivery for delivery, _, _ in answers]
 
     def edges(self, features: Sequence[int], starts: dict[int, int], n_rows: int, max_bins: int) -> dict[int, Any]:
         """Bin edges of each feature, a share of them on every station.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
 
 from unbiasedgbm.distributed.brief import Brief
 from unbiasedgbm.distributed.crew import Crew, WorkerLostError
-from unbiasedgbm.distributed.leader import Leader
-from unbiasedgbm.distributed.outbox import Outbox
+from unbiasedgbm.distributed.leader import Delivery, Leader
 from unbiasedgbm.distributed.station import TRAIN, WATCH, Plan, Step
 from unbiasedgbm.distributed.statistics import RemoteStatistics
 from unbiasedgbm.metrics import Metric
@@ -40,33 +40,47 @@ class RemoteFit:
     def __init__(self, crew: Crew, brief: Brief, plan: Plan, script: list[Step]) -> None:
         self.crew, self.brief, self.plan = crew, brief, plan
         self._script = script
-        self._outbox = Outbox(crew.ask)
+        # what needs no answer, by lane
+        self._waiting: dict[int, list[Step]] = {}
         # of all finished iterations, and of the last one
         self._done = Harvest(plan.mapper, plan.start.base, plan.start.trees)
         self._last: Sequence[GrownTree] = ()
         self._appoint()
 
     def _appoint(self) -> None:
-        self.crew.appoint(partial(Leader, self.brief))
+        self.crew.appoint(partial(Leader, self.brief), self.brief.n_lanes)
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
     def ask(self, *steps: Step) -> list[Any]:
         """Send the steps that wait, then these; returns the answers to these."""
-        return self._outbox.ask(*steps)
+        waiting = list(chain.from_iterable(self._waiting.values()))
+        answers = self.crew.ask([*waiting, *steps])[len(waiting) :]
+        self._waiting = {}
+        return answers
 
-    def iterate(self, progress: Progress) -> tuple[list[GrownTree], Progress]:
-        """The trees of the next iteration, and the progress with what they have taught.
+    def iterate(self, lanes: Sequence[int], progress: Progress) -> tuple[dict[int, list[GrownTree]], Progress]:
+        """The trees of the next iteration in some lanes, by bag, and the progress with what they have taught.
 
         Parameters
         ----------
+        lanes : sequence of int
         progress : Progress
-            At the end of the last one.
+            At the end of the last one; unchanged.
         """
-        grown, progress, self._outbox.waiting, loss = self.crew.iterate(self._outbox.waiting, progress)
-        if loss is not None:
-            # metrics ask for it, too
-            vars(self.brief.loss).update(loss)
+        deliveries: list[Delivery] = self.crew.iterate(lanes, self._waiting, progress)
+        grown: dict[int, list[GrownTree]] = {}
+        progress = progress.copy()
+        for lane, found in zip(lanes, deliveries, strict=True):
+            grown |= found.grown
+            self._waiting[lane] = found.waiting
+            for place, memory in found.memories.items():
+                progress.memories[place] = memory
+            # measured once and for all: the same for everyone
+            progress.start_dispersion, progress.start_squares = found.measured
+            if found.loss is not None:
+                # metrics ask for it, too
+                vars(self.brief.loss).update(found.loss)
         return grown, progress
 
     def steadily(self, work: Callable[[], T]) -> T:
@@ -92,7 +106,7 @@ class RemoteFit:
         """Put lost partitions on other workers, and bring all stations to the end of the last finished iteration."""
         for _ in range(_MOST_LOSSES):
             try:
-                self._outbox.waiting = []
+                self._waiting = {}
                 self.crew.replace_lost()
                 fresh = [member for member in self.crew.members if not member.loaded]
                 n_trees = self._done.n_trees
@@ -145,10 +159,10 @@ class RemoteWatched:
         self._fit, self._which = fit, which
 
     def advance(self, booster: Booster, grown: Sequence[GrownTree]) -> None:
-        """Add the trees of an iteration to the raw predictions; those of training rows have them."""
+        """Add the trees of an iteration to the raw predictions; a single bag of training rows has them."""
         fit = self._fit
-        if self._which == WATCH:
-            fit.steadily(lambda: fit.ask(("advance", (fit.recent(), booster.features))))
+        if self._which == WATCH or booster.parameters.n_bags > 1:
+            fit.steadily(lambda: fit.ask(("advance", (self._which, fit.recent(), booster.features))))
 
     def measure(self, metric: Metric) -> float:
         """A metric at the current raw predictions."""
@@ -166,7 +180,17 @@ class RemoteBooster(Booster):
 
     def run_ahead(self, n: int) -> list[list[GrownTree]]:
         """One iteration, however many may be asked for; begun again if a worker is lost in it."""
-        grown, self.progress = self.fit.steadily(lambda: self.fit.iterate(self.progress))
+        grown, self.progress = self.fit.steadily(self._order)
         self._end_iteration(grown)
         self.fit.finished(grown)
         return [grown]
+
+    def _order(self) -> tuple[list[GrownTree], Progress]:
+        """The trees of an iteration, bag by bag, and the progress with what they have taught."""
+        lanes, progress = range(self.fit.brief.n_lanes), self.progress
+        grown: dict[int, list[GrownTree]] = {}
+        # the first tree of a fit before any other
+        for some in [lanes] if self._is_measured() else [lanes[:1], lanes[1:]]:
+            found, progress = self.fit.iterate(some, progress)
+            grown |= found
+        return [tree for bag in range(self.parameters.n_bags) for tree in grown[bag]], progress

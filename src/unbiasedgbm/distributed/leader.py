@@ -1,52 +1,64 @@
-"""Leader: the station where trees are grown.
+"""Leader: grows the trees of a chain on the rows of all stations.
 
-One station leads: the client orders iterations of it, and it asks the others. So half of what two stations know never
-travels, and a question is one message where it would be two.
+Leaders live on stations. The client orders iterations of them, and they ask the other stations: what a leader's own
+station knows never travels. Chains of trees need nothing from each other, so each may have a leader of its own, on
+another station, and while one waits for an answer the others go on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from unbiasedgbm.distributed.brief import Brief
-from unbiasedgbm.distributed.lockstep import in_lockstep
-from unbiasedgbm.distributed.outbox import Outbox, Send
 from unbiasedgbm.distributed.remote import RemoteRows
 from unbiasedgbm.distributed.station import Step
-from unbiasedgbm.distributed.statistics import Ask
 from unbiasedgbm.threads import Pool
-from unbiasedgbm.training.booster import Booster, Lane, Progress, Tops
+from unbiasedgbm.training.booster import Booster, Progress
+from unbiasedgbm.training.evidence import EvidenceMemory
 from unbiasedgbm.training.harvest import GrownTree
+
+FloatArray = npt.NDArray[np.float64]
+Send = Callable[[list[Step]], list[Any]]
+"""Takes steps, returns the merged answers of all stations."""
 
 
 class Delivery(NamedTuple):
-    """An iteration."""
+    """What a leader has of an iteration."""
 
-    grown: list[GrownTree]
-    progress: Progress
-    """What the trees have taught; they are not counted in it yet."""
+    grown: dict[int, list[GrownTree]]
+    """Trees of each of its bags, one for every output."""
+    memories: dict[int, EvidenceMemory]
+    """What they have taught, by place among all memories."""
+    measured: tuple[float, FloatArray]
+    """`Progress.start_dispersion` and `Progress.start_squares`, which the first tree of a fit has measured."""
     waiting: list[Step]
-    """Steps to be sent with the next question, whatever it is."""
+    """Steps to be sent with the next question of this leader, or before."""
     loss: dict[str, Any] | None
     """State of a loss that learns from rows."""
 
 
 class Leader:
-    """Grows trees on the rows of all stations.
+    """Grows the trees of some bags.
 
     Parameters
     ----------
     brief : Brief
+    lane : int
+        Which of the trees that are grown at the same time: those of the bags with this number, and of those that are
+        `Brief.n_lanes` further on.
     """
 
-    def __init__(self, brief: Brief) -> None:
+    def __init__(self, brief: Brief, lane: int) -> None:
         parameters, loss, features = brief.parameters, brief.loss, brief.features
+        self._bags = range(lane, parameters.n_bags, brief.n_lanes)
         progress = Progress.start(len(features), loss.n_outputs, parameters.n_bags)
-        rows = (RemoteRows(brief, 0), brief.mapper, features, brief.groups)
-        self._booster = _LeadingBooster(parameters, loss, *rows, progress, Pool(1), brief.n_lanes)
+        rows = (RemoteRows(brief, lane), brief.mapper, features, brief.groups)
+        self._booster = _LeadingBooster(parameters, loss, *rows, progress, Pool(1))
 
     def iterate(self, waiting: Sequence[Step], progress: Progress, send: Send) -> Delivery:
         """Grow the trees of an iteration.
@@ -60,51 +72,45 @@ class Leader:
         send : callable
         """
         booster = self._booster
-        booster.progress = progress.copy()
-        outbox, loss = Outbox(send, list(waiting)), booster.loss
-        grown = booster.grow_trees(outbox)
-        return Delivery(grown, booster.progress, outbox.waiting, vars(loss) if loss.prepares else None)
+        rows, loss = booster.rows, booster.loss
+        # what comes by wire cannot be written to
+        progress = booster.progress = progress.copy()
+        waiting = list(waiting)
+
+        def ask(*steps: Step) -> list[Any]:
+            nonlocal waiting
+            first, waiting = waiting, []
+            return send([*first, *steps])[len(first) :]
+
+        rows.begin(ask)
+        grown: dict[int, list[GrownTree]] = {}
+        for bag in self._bags:
+            grown[bag] = []
+            for tree in booster.trees_of(bag):
+                grown[bag].append(tree)
+                waiting += rows.added()
+        n = loss.n_outputs
+        memories = {at: progress.memories[at] for bag in self._bags for at in range(bag * n, bag * n + n)}
+        measured = (progress.start_dispersion, progress.start_squares)
+        return Delivery(grown, memories, measured, waiting, vars(loss) if loss.prepares else None)
 
 
 @dataclass
 class _LeadingBooster(Booster):
-    """A booster whose rows are on stations; it grows trees of several bags at the same time, in the same rounds."""
+    """A booster whose rows are on stations; it grows one tree at a time."""
 
     rows: RemoteRows
-    n_lanes: int
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._remote = [cast(RemoteRows, lane.rows) for lane in self._lanes]
-        for rows, lane in zip(self._remote, self._lanes, strict=True):
-            rows.equip(lane.memory)
+        self._lane = self._lanes[0]
+        self.rows.equip(self._lane.memory)
 
     def _pools(self) -> list[Pool]:
-        return [self.pool] * self.n_lanes
+        return [self.pool]
 
-    def grow_trees(self, outbox: Outbox) -> list[GrownTree]:
-        """The trees of an iteration: as many bags at the same time as there are lanes, one output after the other."""
-        bags, outputs = range(self.parameters.n_bags), range(self.loss.n_outputs)
-        tops: dict[int, Tops] = {}
-        grown: dict[tuple[int, int], GrownTree] = {}
-        for rows in self._remote:
-            rows.forget()
-        for first in bags[:: len(self._lanes)]:
-            lanes = list(zip(bags[first:], self._lanes, self._remote, strict=False))
-            for output in outputs:
-                works = [partial(self._grow_one, output, tops, *lane) for lane in lanes]
-                trees = in_lockstep(works, outbox.ask_together)
-                for (bag, _, rows), tree in zip(lanes, trees, strict=True):
-                    grown[bag, output] = tree
-                    # in the order of the bags: sums of floating point numbers depend on it
-                    outbox.waiting += rows.added()
-        return [grown[bag, output] for bag in bags for output in outputs]
-
-    def _grow_one(
-        self, output: int, tops: dict[int, Tops], bag: int, lane: Lane, rows: RemoteRows, ask: Ask
-    ) -> GrownTree:
-        """A bag's tree for one output, in its lane."""
-        rows.ask = ask
-        if output == 0:
-            tops[bag] = self._gradients(lane, bag)
-        return self._grow_tree(lane, tops[bag], bag, output, self.progress.n_iterations, self.progress)
+    def trees_of(self, bag: int) -> Iterator[GrownTree]:
+        """The trees of a bag, output by output, all from the gradients at the start."""
+        tops = self._gradients(self._lane, bag)
+        for output in range(self.loss.n_outputs):
+            yield self._grow_tree(self._lane, tops, bag, output, self.progress.n_iterations, self.progress)

@@ -1,8 +1,7 @@
-"""Remote rows: what the booster asks of rows, asked of a crew.
+"""Remote rows: what the booster asks of rows, asked of stations.
 
 Round trips cost more than work, so questions wait for company: what needs no answer goes with the next question, when a
-node is to be divided, so are all leaves that will probably be divided after it, and trees of several bags are grown in
-lockstep.
+node is to be divided, so are all leaves that will probably be divided after it.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class RemoteRows:
     """
 
     ask: Ask
-    """Asks all stations; set for every tree."""
+    """Asks all stations; see `begin`."""
 
     def __init__(self, brief: Brief, lane: int) -> None:
         facts = brief.facts
@@ -74,7 +73,7 @@ class RemoteRows:
         # of the tree that is being grown
         self._packed: tuple[Packing | None, list[Any]] = (None, [])
         self._draw_key = np.uint64(0)
-        self._output = 0
+        self._bag = self._output = 0
         self._paths: dict[int, int] = {}
         self._sides: dict[int, IntArray] = {}
         # best splits: of its leaves, and of nodes that it does not have yet
@@ -92,14 +91,26 @@ class RemoteRows:
         self._foresight = Foresight(memory, self._shelf)
 
     def lanes(self, pools: Sequence[Pool]) -> list[RemoteRows]:
-        """The same rows for so many trees at the same time."""
-        return [self, *(RemoteRows(self._brief, lane) for lane in range(1, len(pools)))]
+        """The same rows, once: who grows other trees at the same time has rows of its own."""
+        return [self]
+
+    def begin(self, ask: Ask) -> None:
+        """Begin an iteration, and give up what is left of another one.
+
+        Parameters
+        ----------
+        ask : callable
+            Asks all stations.
+        """
+        self.ask = ask
+        self._first, self._added = [], []
 
     # -- a tree ------------------------------------------------------------------------------------------------------
 
     def gradients(self, loss: Loss, bag: int) -> tuple[float, float]:
         """Derivatives at a bag's raw predictions; returns the largest |g| and h, unweighted."""
         loss.prepare_over(RemoteStatistics(self.ask, str(bag), self.n, self.weighted))
+        self._bag = bag
         step = ("gradients", (self._lane, loss if loss.prepares else None, bag))
         if loss.bounds is None:
             tops: tuple[float, float] = self.ask(step)[0]
@@ -181,16 +192,12 @@ class RemoteRows:
         # a tree that ended for want of leaves says what score the next one will end at
         full = int(memory.state[N_LEAVES]) == self._parameters.num_leaves
         self._lowest[output] = made["score"].min(initial=math.inf) if full else -math.inf
-        self._added.append(("add", (self._lane, self._leaf_paths(leaf), output, value)))
+        self._added.append(("add", (self._lane, self._bag, self._leaf_paths(leaf), output, value)))
 
     def added(self) -> list[Step]:
         """What is still to be added to raw predictions; forgotten here."""
         added, self._added = self._added, []
         return added
-
-    def forget(self) -> None:
-        """Give up a tree."""
-        self._first, self._added = [], []
 
     def _leaf_paths(self, leaf: npt.NDArray[np.intp]) -> list[int]:
         return [self._paths[k] for k in leaf.tolist()]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import operator
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -33,7 +34,7 @@ from unbiasedgbm.distributed.survey import (
     survey_levels,
     survey_part,
 )
-from unbiasedgbm.distributed.tree_rows import Iteration, Splits, TreeRows, kept_bytes
+from unbiasedgbm.distributed.tree_rows import BagRows, Splits, TreeRows, kept_bytes
 from unbiasedgbm.exact import Scale, Values, units_sum, weight_units
 from unbiasedgbm.frames import Schema, Table
 from unbiasedgbm.kernels import hash_rows
@@ -173,7 +174,7 @@ class PartRows:
 
 @dataclass
 class WatchedRows:
-    """Validation rows that are binned."""
+    """Rows that are binned, with raw predictions that are kept up for metrics alone."""
 
     bins: Bins
     y: FloatArray
@@ -300,11 +301,14 @@ class Station:
         self._epoch = 0
         # whether it answers at once, in the event loop of its worker
         self._quick = False
-        # a leader, the stations that it asks, and what it is waiting for
-        self._leader: Leads | None = None
+        # rows whose metrics are recorded
+        self._watched: dict[str, WatchedRows] = {}
+        # leaders by their lanes, the stations that they ask, and what they are waiting for
+        self._leaders: dict[int, Leads] = {}
         self._below: Below = []
-        self._n_below = 0
-        self._asked: concurrent.futures.Future[list[Parcel]] | None = None
+        self._asked: dict[int, concurrent.futures.Future[list[Parcel]]] = {}
+        # leaders and others ask for work here, which is done one at a time
+        self._working = threading.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="unbiasedgbm-station")
         self._worker = get_worker()
         self._pool = Pool(self._worker.state.nthreads if n_jobs is None else effective_n_jobs(n_jobs))
@@ -320,7 +324,7 @@ class Station:
             Of (epoch, steps); questions of an earlier epoch are refused.
         below : Below
         """
-        if self._quick and not below and self._leader is None:
+        if self._quick and not below and not self._leaders:
             # waking a thread would take longer than many an answer
             return self._run(question)
         loop = asyncio.get_running_loop()
@@ -380,29 +384,38 @@ class Station:
         self._epoch = epoch
 
     def _do(self, steps: Sequence[Step]) -> list[Any]:
-        return [getattr(self, f"_do_{name}")(*arguments) for name, arguments in steps]
+        with self._working:
+            return [getattr(self, f"_do_{name}")(*arguments) for name, arguments in steps]
 
     # -- leading -----------------------------------------------------------------------------------------------------
 
-    async def lead(self, make_leader: Parcel, below: Below) -> None:
-        """Grow trees from now on.
+    async def lead(self, make_leader: Parcel, lanes: Sequence[int], below: Below) -> None:
+        """Grow the trees of some lanes from now on.
 
         Parameters
         ----------
         make_leader : Parcel
-            Of a function that makes the leader.
+            Of a function that makes the leader of a lane.
+        lanes : sequence of int
         below : Below
             All other stations.
         """
-        self._below, self._n_below = below, _count(below)
-        self._loop = asyncio.get_running_loop()
-        self._leader = await self._loop.run_in_executor(self._thread, lambda: unpack(make_leader)())
 
-    async def iterate(self, order: Parcel) -> Parcel:
+        def make() -> dict[int, Leads]:
+            leader = unpack(make_leader)
+            return {lane: leader(lane) for lane in lanes}
+
+        self._below = below
+        self._loop = asyncio.get_running_loop()
+        self._leaders = await self._loop.run_in_executor(self._thread, make)
+        self._leading = ThreadPoolExecutor(len(lanes), thread_name_prefix="unbiasedgbm-leader")
+
+    async def iterate(self, lane: int, order: Parcel) -> Parcel:
         """Grow the trees of an iteration.
 
         Parameters
         ----------
+        lane : int
         order : Parcel
             Of (epoch, steps that wait, progress).
 
@@ -411,35 +424,34 @@ class Station:
         Parcel
             Of what the leader delivers, questions, and bytes of the answers of other stations.
         """
-        return await self._loop.run_in_executor(self._thread, self._iterate, order)
+        return await self._loop.run_in_executor(self._leading, self._iterate, lane, order)
 
-    def _iterate(self, order: Parcel) -> Parcel:
+    def _iterate(self, lane: int, order: Parcel) -> Parcel:
         epoch, waiting, progress = unpack(order)
-        self._begin(epoch)
         n_asked = n_bytes = 0
 
         def send(steps: list[Step]) -> list[Any]:
             nonlocal n_asked, n_bytes
-            answers = self._ask_all(epoch, steps)
+            answers = self._ask_all(lane, epoch, steps)
             n_asked += 1
-            n_bytes += self._n_below * answer_bytes(answers)
+            n_bytes += _count(self._below) * answer_bytes(answers)
             return answers
 
-        assert self._leader is not None
-        return pack((self._leader.iterate(waiting, progress, send), n_asked, n_bytes))
+        return pack((self._leaders[lane].iterate(waiting, progress, send), n_asked, n_bytes))
 
-    def _ask_all(self, epoch: int, steps: list[Step]) -> list[Any]:
+    def _ask_all(self, lane: int, epoch: int, steps: list[Step]) -> list[Any]:
         """Ask all stations; this one's rows are looked at while the others answer."""
-        self._asked = asyncio.run_coroutine_threadsafe(self._gather(pack((epoch, steps))), self._loop)
+        asked = asyncio.run_coroutine_threadsafe(self._gather(pack((epoch, steps))), self._loop)
+        self._asked[lane] = asked
         try:
             # after it is asked, so that whoever halts it now sees what to cancel
             self._begin(epoch)
             own = self._do(steps)
-            others = self._asked.result()
+            others = asked.result()
         except concurrent.futures.CancelledError:
             raise OldQuestionError("The iteration was given up.") from None
         finally:
-            self._asked.cancel()
+            asked.cancel()
         return merged(steps, [own, *(unpack(answer) for answer in others)])
 
     async def _gather(self, question: Parcel) -> list[Parcel]:
@@ -448,8 +460,8 @@ class Station:
     async def halt(self, epoch: int) -> None:
         """Give up what was asked before an epoch."""
         self._epoch = max(self._epoch, epoch)
-        if self._asked is not None:
-            self._asked.cancel()
+        for asked in list(self._asked.values()):
+            asked.cancel()
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -615,13 +627,18 @@ class Station:
         shards = shard.lanes([self._pool] * plan.n_lanes)
         parts = np.zeros((self._pool.n_threads - 1, plan.layout.n_roles * plan.layout.hist_size), np.int64)
         self._lanes = [TreeRows(one, plan.mapper, runs, parts) for one in shards]
-        self._iteration = Iteration(shard, n_added)
+        # of several trees of an iteration in one lane, all but the last are added before it is finished
+        changes = raw.shape[1] > 1 or plan.n_bags > plan.n_lanes
+        self._bags = [BagRows(bag, changes) for bag in shard.bags]
+        self._first_tree = n_added
         self._quick = len(y) * len(plan.mapper.n_bins) <= _QUICK_PAIRS
+        if plan.n_bags > 1:
+            self._watched[TRAIN] = WatchedRows(shard.bins, y, weight, raw, n_added)
         if any(kind == WATCH for kind, _ in self._rows):
             watched = self._bin(WATCH, 1)
-            self._watched = WatchedRows(watched[0], watched[1], watched[2], watched[4], n_added)
+            self._watched[WATCH] = WatchedRows(watched[0], watched[1], watched[2], watched[4], n_added)
         n_hashed = sum(max(0, min(65_536 - number, last - first)) for (first, number), (last, _) in _pairs(runs, at))
-        return content_hash(bins, plan.mapper.column(), n_hashed, counts), [kept_bytes(shards, self._iteration)]
+        return content_hash(bins, plan.mapper.column(), n_hashed, counts), [kept_bytes(shards, self._bags)]
 
     def _bin(self, which: str, n_bags: int) -> tuple[Bins, FloatArray, Any, Any, FloatArray, list[FloatArray]]:
         """Bins, targets, given weights, weights, raw predictions and those of bags, of training or validation rows."""
@@ -666,9 +683,10 @@ class Station:
             shard = self._lanes[0].shard
             raw = shard.raw if which == TRAIN else shard.bags[int(which)]
             return shard.data.y, as_outputs(raw), shard.data.sample_weight
-        if not hasattr(self, "_watched"):
+        if WATCH not in self._watched:
             return np.empty(0), np.empty(0), None
-        return self._watched.y, as_outputs(self._watched.raw), self._watched.weight
+        watched = self._watched[WATCH]
+        return watched.y, as_outputs(watched.raw), watched.weight
 
     def _do_scale(self, which: str, values: Values | None) -> Scale:
         """Scale of values, or of the weights themselves if there are no values."""
@@ -739,8 +757,7 @@ class Station:
     # -- iterations --------------------------------------------------------------------------------------------------
 
     def _do_gradients(self, lane: int, loss: Loss | None, bag: int) -> tuple[float, float]:
-        if bag == 0:
-            self._iteration.begin()
+        self._bags[bag].begin()
         return self._lanes[lane].shard.block_gradients(loss or self._plan.loss, bag)
 
     def _do_begin_tree(self, lane: int, *arguments: Any) -> Any:
@@ -761,33 +778,31 @@ class Station:
     def _do_leaf_sums(self, lane: int, *arguments: Any) -> Any:
         return self._lanes[lane].leaf_sums(*arguments)
 
-    def _do_add(self, lane: int, *arguments: Any) -> None:
+    def _do_add(self, lane: int, bag: int, *arguments: Any) -> None:
         self._lanes[lane].add(*arguments)
-        self._iteration.n_added += 1
+        self._bags[bag].n_trees += 1
 
-    def _do_advance(self, trees: list[tuple[int, GrownTree]], features: npt.NDArray[np.void]) -> None:
-        """Add trees to the raw predictions of validation rows, those that they do not have yet."""
-        if hasattr(self, "_watched"):
-            watched = self._watched
+    def _do_advance(self, which: str, trees: list[tuple[int, GrownTree]], features: npt.NDArray[np.void]) -> None:
+        """Add trees to the raw predictions that metrics are computed of, those that they do not have yet."""
+        if which in self._watched:
+            watched = self._watched[which]
             for number, tree in trees:
                 if number == watched.n_added:
                     self._walk(tree, features, watched.bins, watched.raw)
                     watched.n_added += 1
 
     def _do_rewind(self, n_trees: int, trees: list[tuple[int, GrownTree]], features: npt.NDArray[np.void]) -> None:
-        """Go back, or on, to the raw predictions of so many trees."""
-        iteration, shard, plan = self._iteration, self._lanes[0].shard, self._plan
-        if iteration.n_added != n_trees:
-            iteration.undo()
+        """Go back, or on, to the raw predictions of so many trees, of which the last iteration's are given."""
+        shard, plan = self._lanes[0].shard, self._plan
+        wanted = (n_trees - self._first_tree) // plan.n_bags
+        for bag in self._bags:
+            if bag.n_trees != wanted:
+                bag.undo()
         for number, tree in trees:
-            if number == iteration.n_added < n_trees:
-                self._walk(tree, features, shard.bins, shard.raw)
-                if plan.n_bags > 1:
-                    own = replace(tree, value=tree.value * plan.n_bags)
-                    bag = bag_of(number - plan.start.n_line, shard.raw.shape[1], plan.n_bags)
-                    self._walk(own, features, shard.bins, shard.bags[bag])
-                iteration.n_added += 1
-        self._do_advance([(number, tree) for number, tree in trees if number < n_trees], features)
+            bag = self._bags[bag_of(number - plan.start.n_line, shard.raw.shape[1], plan.n_bags)]
+            if bag.n_trees < wanted:
+                self._walk(replace(tree, value=tree.value * plan.n_bags), features, shard.bins, bag.raw)
+                bag.n_trees += 1
 
     def _walk(self, grown: GrownTree, features: npt.NDArray[np.void], bins: Bins, raw: FloatArray) -> None:
         flat, step = raw.reshape(-1), raw.shape[1]

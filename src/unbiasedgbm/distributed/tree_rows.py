@@ -52,42 +52,45 @@ def used_cells(mapper: BinMapper, layout: Layout) -> npt.NDArray[np.intp] | slic
     return np.concatenate([one + role * layout.hist_size for role in range(layout.n_roles)])
 
 
-class Iteration:
-    """Raw predictions at the start of an iteration, to go back to if a worker is lost in it.
+class BagRows:
+    """Raw predictions of a bag, and those at the start of an iteration, to go back to if a worker is lost in it.
 
     Parameters
     ----------
-    shard : Shard
-    n_added : int
-        Trees that its raw predictions hold.
+    raw : ndarray of shape (n, n_outputs), float64
+    changes : bool
+        Whether trees are added before their iteration is finished; if not, there is never anything to take back.
+
+    Attributes
+    ----------
+    n_trees : int
+        Trees that were added.
     """
 
-    def __init__(self, shard: Shard, n_added: int) -> None:
-        self.n_added = n_added
-        several = shard.bags if len(shard.bags) > 1 else []
-        # a tree that is the only one of its iteration is added when the iteration is done
-        self._raws = [shard.raw, *several] if several or shard.raw.shape[1] > 1 else []
-        self._start = n_added
-        self._before = [raw.copy() for raw in self._raws]
+    def __init__(self, raw: FloatArray, changes: bool) -> None:
+        self.raw = raw
+        self.n_trees = 0
+        self._start = 0
+        self._before = raw.copy() if changes else None
 
     def begin(self) -> None:
         """Note that an iteration begins."""
-        self._start = self.n_added
-        for raw, before in zip(self._raws, self._before, strict=True):
-            np.copyto(before, raw)
+        self._start = self.n_trees
+        if self._before is not None:
+            np.copyto(self._before, self.raw)
 
     def undo(self) -> None:
         """Go back to its start."""
-        self.n_added = self._start
-        for raw, before in zip(self._raws, self._before, strict=True):
-            np.copyto(raw, before)
+        if self._before is not None:
+            self.n_trees = self._start
+            np.copyto(self.raw, self._before)
 
     def nbytes(self) -> int:
-        """Bytes of the copies."""
-        return sum(before.nbytes for before in self._before)
+        """Bytes of the copy."""
+        return 0 if self._before is None else self._before.nbytes
 
 
-def kept_bytes(lanes: Sequence[Shard], iteration: Iteration) -> int:
+def kept_bytes(lanes: Sequence[Shard], held: Sequence[BagRows]) -> int:
     """Bytes of the arrays of rows, which stay for the whole fit; histograms do not grow with the rows."""
     shard = lanes[0]
     bags = shard.bags if len(shard.bags) > 1 else []
@@ -103,7 +106,7 @@ def kept_bytes(lanes: Sequence[Shard], iteration: Iteration) -> int:
         *bags,
     ]
     arrays += [array for lane in lanes for array in (lane.roles, lane.packed, lane.rows, lane.spare, lane.g, lane.h)]
-    return sum(array.nbytes for array in arrays) + iteration.nbytes()
+    return sum(array.nbytes for array in arrays) + sum(bag.nbytes() for bag in held)
 
 
 class TreeRows:
@@ -155,15 +158,12 @@ class TreeRows:
         self._begin, self._count = {1: 0}, {1: self._count[1]}
 
     def add(self, paths: list[int], output: int, values: FloatArray) -> None:
-        """Add the leaves' values to the raw predictions of all their rows."""
+        """Add the leaves' values to the bag's raw predictions of all their rows."""
         ranges = [self._ranges(path, 0, 4) for path in paths]
         begin = np.array([begin for leaf in ranges for begin, _ in leaf], np.int64)
         end = np.array([end for leaf in ranges for _, end in leaf], np.int64)
         value = np.repeat(values, [len(leaf) for leaf in ranges])
-        shard = self.shard
-        shard.add_ranges(shard.bag, begin, end, output, value * len(shard.bags))
-        if len(shard.bags) > 1:
-            shard.add_ranges(shard.raw, begin, end, output, value)
+        self.shard.add_ranges(self.shard.bag, begin, end, output, value * len(self.shard.bags))
 
     # -- nodes -------------------------------------------------------------------------------------------------------
 

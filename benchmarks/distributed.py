@@ -101,7 +101,8 @@ def distributed(repeats: int, peers: list[str]) -> Iterator[Row]:
                 "seconds": {name: float(np.median(times)) for name, times in seconds.items()},
                 "cpu_seconds": {name: float(np.median(times)) for name, times in cpu.items()},
                 "rounds_a_tree": remote.traffic_.questions / size.trees,
-                "bytes_a_tree_and_worker": remote.traffic_.n_bytes / size.trees / len(remote.traffic_.kept),
+                # all that do not lead send the same
+                "bytes_a_tree_and_worker": remote.traffic_.n_bytes / size.trees / (_WORKERS - 1),
                 "bytes_a_row": sum(remote.traffic_.kept) / size.rows,
                 "largest_share": max(remote.traffic_.kept) / sum(remote.traffic_.kept),
                 "load": os.getloadavg()[0],

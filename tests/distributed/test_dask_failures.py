@@ -378,6 +378,6 @@ def test_memory_and_traffic_are_those_of_a_share(client):
     # derivatives
     assert sum(large.kept) == 20_000 * (8 + 8 + 3 * 8 + 2 * (1 + 8 + 4 + 4 + 4 + 4))
     assert 0 < large.n_bytes < 1.5 * small.n_bytes
-    # a tree takes a round for every level, and a few more
+    # before boosting, and for each lane's first tree, whose scales nobody knows; a round for every level and two more
     depth = int(remote.ensemble_.depth.max())
-    assert 2 * 3 * 4 < large.questions < 2 * 3 * (depth + 3) + 12
+    assert 2 * 3 * 4 < large.questions < 12 + 2 + 2 * 3 * (depth + 3)

@@ -11,10 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from unbiasedgbm.distributed.kernels import find_splits
+from unbiasedgbm.distributed.kernels import Arrivals, find_splits
 from unbiasedgbm.distributed.shelf import Shelf
-from unbiasedgbm.distributed.tree_rows import LEFT, RIGHT
-from unbiasedgbm.training.gradients import G_SHIFT
 from unbiasedgbm.training.grower import make_leaf
 from unbiasedgbm.training.nodes import Evidence, Limits, Nodes, new_nodes
 from unbiasedgbm.training.splitting import CANDIDATE, Rule, new_scratch
@@ -40,6 +38,8 @@ class Outlook(NamedTuple):
     middle: float
     levels: npt.NDArray[np.uint64] | None
     """(words,) bins on the left of a categorical split; None for a table without categories."""
+    smaller: int
+    """LEFT or RIGHT: the child that will have the smaller hessian."""
     found: FloatArray | None = None
     """Evidence of a node that the tree does not have yet; see `Evidence`."""
 
@@ -75,6 +75,7 @@ class Foresight:
         memory = self._memory
         self._n_room = n
         self._nodes = new_nodes(n, 0)
+        self._smaller = np.zeros(n, np.int64)
         self._levels = None if memory.levels is None else np.zeros((n, memory.levels.shape[1]), np.uint64)
 
     def look_at(self, node: int, path: int, rule: Rule, limits: Limits, evidence: Evidence) -> Outlook:
@@ -87,12 +88,20 @@ class Foresight:
             Of the tree.
         """
         memory, found = self._memory, evidence.found[None]
-        self._find(memory.nodes, node, memory.levels, memory.node_groups, [path], rule, limits, evidence, found)
+        tree = (memory.nodes, node, memory.levels, memory.node_groups)
+        nothing = self._shelf.arrivals(np.empty(0, np.int64), [-1], [-1])
+        self._find(*tree, self._shelf.places([path]), nothing, rule, limits, evidence, found)
         levels = None if memory.levels is None else memory.levels[node]
-        return Outlook._make([*memory.nodes.node[_ENTERED][node].item(), levels, None])
+        return Outlook._make([*memory.nodes.node[_ENTERED][node].item(), levels, int(self._smaller[0]), None])
 
     def look_ahead(
-        self, paths: list[int], count: IntArray, rule: Rule, limits: Limits, evidence: Evidence
+        self,
+        paths: list[int],
+        count: IntArray,
+        arrivals: Arrivals,
+        rule: Rule,
+        limits: Limits,
+        evidence: Evidence,
     ) -> list[Outlook]:
         """The best splits of nodes that the tree does not have yet.
 
@@ -101,6 +110,8 @@ class Foresight:
         paths : list of m ints
         count : ndarray of shape (m, 4), int64
             Rows of each role.
+        arrivals : Arrivals
+            Their histograms.
         rule, limits, evidence
             As in `look_at`.
         """
@@ -112,10 +123,11 @@ class Foresight:
             make_leaf(k, counts, path.bit_length() - 1, nodes)
         # counted when the tree has the node
         found = np.zeros((m, len(evidence.found)))
-        self._find(nodes, 0, levels, None, paths, rule, limits, evidence, found)
+        self._find(nodes, 0, levels, None, self._shelf.places(paths), arrivals, rule, limits, evidence, found)
         sides = [None] * m if levels is None else list(levels[:m].copy())
-        entered = nodes.node[_ENTERED][:m].tolist()
-        return [Outlook._make([*one, left, own]) for one, left, own in zip(entered, sides, found, strict=True)]
+        entered, smaller = nodes.node[_ENTERED][:m].tolist(), self._smaller[:m].tolist()
+        parts = zip(entered, sides, smaller, found, strict=True)
+        return [Outlook._make([*one, *rest]) for one, *rest in parts]
 
     def enter(self, node: int, outlook: Outlook, evidence: Evidence) -> None:
         """Enter what was foreseen of a node that the tree has now."""
@@ -131,32 +143,16 @@ class Foresight:
         first: int,
         levels: npt.NDArray[np.uint64] | None,
         groups: npt.NDArray[np.uint8] | None,
-        paths: list[int],
+        places: IntArray,
+        arrivals: Arrivals,
         rule: Rule,
         limits: Limits,
         evidence: Evidence,
         found: FloatArray,
     ) -> None:
-        memory, shelf = self._memory, self._shelf
+        memory, cells = self._memory, self._shelf.cells
         find_splits(
-            *(nodes, first, shelf.places(paths), memory.features, levels, groups, rule, limits),
+            *(nodes, first, places, arrivals, self._smaller, memory.features, levels, groups, rule, limits),
             *(evidence.bonus, found, memory.tree_allowed, memory.allowed),
-            *(shelf.cells.reshape(-1), self._scratch, self._out),
+            *(cells.reshape(-1), self._scratch, self._out),
         )
-
-
-def smaller_side(outlook: Outlook, cells: IntArray, categorical: bool, count_bits: int) -> int:
-    """LEFT or RIGHT: the child that will have the smaller hessian.
-
-    Parameters
-    ----------
-    cells : ndarray of shape (n_roles, n_bins), int64
-        Of the feature in the node's histogram.
-    """
-    hessian = ((cells & ((1 << G_SHIFT) - 1)) >> count_bits).sum(axis=0)
-    if outlook.levels is not None and categorical:
-        bins = np.arange(len(hessian))
-        left = hessian[(outlook.levels[bins >> 6] >> (bins & 63).astype(np.uint64)) & np.uint64(1) != 0].sum()
-    else:
-        left = hessian[1 : outlook.bin + 1].sum() + (hessian[0] if outlook.missing_left else 0)
-    return LEFT if 2 * left <= hessian.sum() else RIGHT

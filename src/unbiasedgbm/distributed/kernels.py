@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import NamedTuple
 
-from unbiasedgbm.kernels import hash64, kernel
+import numpy as np
+import numpy.typing as npt
+
+from unbiasedgbm.kernels import hash64, inline_kernel, kernel
+from unbiasedgbm.training.gradients import G_SHIFT
 from unbiasedgbm.training.grower import settle, splittable
 from unbiasedgbm.training.histogram import add_rows
 from unbiasedgbm.training.nodes import Evidence
 from unbiasedgbm.training.partition import place_rows, split_rows
 from unbiasedgbm.training.splitting import allow, scan_features
+
+IntArray = npt.NDArray[np.int64]
+
+_LOW_MASK = np.int64((1 << G_SHIFT) - 1)
 
 
 @kernel
@@ -115,11 +123,66 @@ def redraw_roles(key, share, rows, numbers, begin, count, spare):
         rows[i] = spare[i]
 
 
+class Arrivals(NamedTuple):
+    """Histograms that have come, and what they become."""
+
+    cells: IntArray
+    """(n_arrived * n_used,) used cells, role by role; see `tree_rows.used_cells`."""
+    number: IntArray
+    """(m,) which of them is that of a node; -1 if none is."""
+    sibling: IntArray
+    """(m,) place of the other child of a parent whose histogram is in the node's place; -1 if the node's own one is."""
+    start: IntArray
+    """(n_runs,) first cell of each run of used cells, of one role."""
+    length: IntArray
+
+
+@inline_kernel
+def _take_in(hist, origin, size, n_roles, n_bins, arrivals, i):
+    """Have a node's histogram in its place: as it has come, or what the other child leaves of the parent's."""
+    number = arrivals.number[i]
+    if number >= 0:
+        n_used = np.int64(0)
+        for run in range(arrivals.length.size):
+            n_used += arrivals.length[run]
+        at = number * n_used * n_roles
+        for role in range(n_roles):
+            for run in range(arrivals.length.size):
+                to = origin + role * n_bins + arrivals.start[run]
+                for c in range(arrivals.length[run]):
+                    hist[to + c] = arrivals.cells[at + c]
+                at += arrivals.length[run]
+    elif arrivals.sibling[i] >= 0:
+        other = arrivals.sibling[i] * size
+        for c in range(size):
+            hist[origin + c] -= hist[other + c]
+
+
+@inline_kernel
+def _smaller_side(hist, origin, n_bins, rule, feature, levels, node, k):
+    """1 if the left child of a node's best split will have the smaller hessian, 2 if the right one will."""
+    left = np.int64(0)
+    total = np.int64(0)
+    for role in range(rule.n_roles):
+        at = origin + role * n_bins + feature.offset
+        for b in range(feature.n_bins):
+            hessian = (hist[at + b] & _LOW_MASK) >> np.int64(rule.bits)
+            total += hessian
+            goes_left = node.missing_left != 0 if b == 0 else b <= node.bin
+            if levels is not None and feature.categorical != 0:
+                goes_left = (levels[k, b >> 6] >> np.uint64(b & 63)) & np.uint64(1) != 0
+            if goes_left:
+                left += hessian
+    return 1 if 2 * left <= total else 2
+
+
 @kernel
 def find_splits(
     nodes,
     first,
     places,
+    arrivals,
+    smaller,
     features,
     levels,
     groups,
@@ -135,10 +198,15 @@ def find_splits(
 ):
     """Find the best splits of some nodes, from the first one on, as `grower.grow` does.
 
+    A node's histogram is put in its place just before it is looked at, while it is near the processor.
+
     Parameters
     ----------
     places : ndarray of shape (n,), int64
-        Where their histograms are.
+        Where their histograms are, or will be.
+    arrivals : Arrivals
+    smaller : ndarray of shape (n,), int64
+        Filled: the child that will have the smaller hessian, 1 for the left one, 2 for the right one.
     bonus : ndarray of shape (p + N_BUCKETS,), float64
         See `Evidence`.
     found : ndarray of shape (n, p + N_BUCKETS), float64
@@ -152,6 +220,7 @@ def find_splits(
         k = first + i
         node = nodes.node[k]
         node.feature = -1
+        _take_in(hist, places[i] * size, size, rule.n_roles, limits.n_bins, arrivals, i)
         if not splittable(nodes, k, rule, limits):
             continue
         if groups is not None:
@@ -176,3 +245,7 @@ def find_splits(
         node.slot = places[i]
         settle(nodes, k, features, levels, rule, limits.n_bins, Evidence(bonus, found[i]), hist, scratch, out)
         node.slot = -1
+        if node.feature >= 0:
+            smaller[i] = _smaller_side(
+                hist, places[i] * size, limits.n_bins, rule, features[node.feature], levels, node, k
+            )

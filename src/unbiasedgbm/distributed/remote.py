@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from unbiasedgbm.binning import Bins
 from unbiasedgbm.distributed.brief import Brief
-from unbiasedgbm.distributed.foresight import Foresight, Outlook, smaller_side
+from unbiasedgbm.distributed.foresight import Foresight, Outlook
 from unbiasedgbm.distributed.shelf import Shelf
 from unbiasedgbm.distributed.station import Step
 from unbiasedgbm.distributed.statistics import Ask, RemoteStatistics, quantiles
@@ -87,7 +87,7 @@ class RemoteRows:
         # more than a tree ever has, divisions in advance included; and two for the children of a node that is divided
         # when all places are taken
         n = min(room, 4 * self._parameters.num_leaves + 4) + 2
-        self._shelf = Shelf(n, memory.node_size, used_cells(brief.mapper, brief.layout))
+        self._shelf = Shelf(n, memory.node_size, memory.n_roles, used_cells(brief.mapper, brief.layout))
         self._foresight = Foresight(memory, self._shelf)
 
     def lanes(self, pools: Sequence[Pool]) -> list[RemoteRows]:
@@ -208,27 +208,38 @@ class RemoteRows:
         """Divide a node, and with it all that are next in line."""
         shelf = self._shelf
         self._trim(asked)
-        splits = self._splits(memory, self._next_in_line(memory, asked, outlook, rule.bits))
+        splits = self._splits(memory, self._next_in_line(memory, asked, outlook))
         counts, histograms = self.ask(("split", (self._lane, splits)))[0]
-        built = iter(histograms)
+        n_arrived = 0
+        # children, those whose histograms have come before the others
         children: list[int] = []
+        number: list[int] = []
+        sibling: list[int] = []
         for path, kind, sides in zip(splits.paths, splits.build.tolist(), counts, strict=True):
             self._sides[path] = sides
-            left, right = 2 * path, 2 * path + 1
-            if kind & LEFT:
-                shelf.put(left, next(built))
-            if kind & RIGHT:
-                shelf.put(right, next(built))
+            place = -1
+            for child in [2 * path + side for side in (0, 1) if kind >> side & 1]:
+                place = shelf.reserve(child)
+                children.append(child)
+                number.append(n_arrived)
+                sibling.append(-1)
+                n_arrived += 1
             if kind in (LEFT, RIGHT):
-                # nobody looks at a node again that is divided, so its memory is the child's
-                shelf.subtract(path, *((left, right) if kind == LEFT else (right, left)))
-            if kind != NEITHER:
-                children += [left, right]
-        if self._foresight.possible and children:
-            count = np.stack([self._sides[child >> 1][child & 1] for child in children])
-            limits = memory.limits(self._parameters, self, self._draw_key)
-            outlooks = self._foresight.look_ahead(children, count, rule, limits, evidence)
-            self._outlooks.update(zip(children, outlooks, strict=True))
+                # nobody looks at a node again that is divided, so its memory is the other child's
+                other = 2 * path + (1 if kind == LEFT else 0)
+                shelf.inherit(path, other)
+                children.append(other)
+                number.append(-1)
+                sibling.append(place)
+        if children:
+            arrivals = shelf.arrivals(histograms.reshape(-1), number, sibling)
+            if self._foresight.possible:
+                count = np.stack([self._sides[child >> 1][child & 1] for child in children])
+                limits = memory.limits(self._parameters, self, self._draw_key)
+                outlooks = self._foresight.look_ahead(children, count, arrivals, rule, limits, evidence)
+                self._outlooks.update(zip(children, outlooks, strict=True))
+            else:
+                shelf.take_in(children, arrivals)
 
     def _trim(self, spared: int) -> None:
         """Have room for the histograms of two more nodes; those that are dropped are asked for again when needed.
@@ -266,9 +277,7 @@ class RemoteRows:
             redraw,
         )
 
-    def _next_in_line(
-        self, memory: Workspace, path: int, first: Outlook, count_bits: int
-    ) -> list[tuple[int, Outlook, int]]:
+    def _next_in_line(self, memory: Workspace, path: int, first: Outlook) -> list[tuple[int, Outlook, int]]:
         """Nodes to divide now, how, and which histograms of their children to build; the one asked for comes first.
 
         The tree is grown on as far as its nodes are known, and what it would divide next is divided now.
@@ -291,7 +300,7 @@ class RemoteRows:
             if path not in self._sides:
                 # children of what can only be the last split are leaves for good, as are those at the greatest depth
                 last = room == 0 or path.bit_length() == self._parameters.max_depth
-                chosen.append((path, outlook, NEITHER if last else self._to_build(memory, path, outlook, count_bits)))
+                chosen.append((path, outlook, NEITHER if last else self._to_build(path, outlook)))
                 continue
             for entry in self._ready({k: self._outlooks[k] for k in (2 * path, 2 * path + 1) if k in self._outlooks}):
                 heapq.heappush(heap, entry)
@@ -302,14 +311,9 @@ class RemoteRows:
         least = self._parameters.min_split_gain
         return [(-one.score, path, one) for path, one in outlooks.items() if one.feature >= 0 and one.score > least]
 
-    def _to_build(self, memory: Workspace, path: int, outlook: Outlook, count_bits: int) -> int:
+    def _to_build(self, path: int, outlook: Outlook) -> int:
         """Histograms of children to build: the smaller one's, or both where there is nothing to subtract it from."""
-        if path not in self._shelf:
-            return BOTH
-        feature = memory.features[outlook.feature]
-        at = feature["offset"].item()
-        cells = self._shelf[path].reshape(memory.n_roles, -1)[:, at : at + feature["n_bins"].item()]
-        return smaller_side(outlook, cells, bool(feature["categorical"]), count_bits)
+        return outlook.smaller if path in self._shelf else BOTH
 
 
 def n_lanes(loss: Loss, n_bags: int) -> int:

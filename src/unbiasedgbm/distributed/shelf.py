@@ -8,6 +8,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from unbiasedgbm.distributed.kernels import Arrivals
+
 IntArray = npt.NDArray[np.int64]
 
 
@@ -20,6 +22,8 @@ class Shelf:
         Histograms that there is room for.
     size : int
         Cells of a histogram.
+    n_roles : int
+        In whose order they are.
     used : ndarray or slice
         Cells that can hold anything, which are all that is put here; see `tree_rows.used_cells`.
 
@@ -29,9 +33,10 @@ class Shelf:
         What is not used holds anything.
     """
 
-    def __init__(self, n: int, size: int, used: npt.NDArray[np.intp] | slice) -> None:
+    def __init__(self, n: int, size: int, n_roles: int, used: npt.NDArray[np.intp] | slice) -> None:
         self.cells = np.empty((n, size), np.int64)
         self._used = used
+        self._runs = _runs(np.arange(size)[used], size // n_roles)
         self.clear()
 
     def clear(self) -> None:
@@ -57,17 +62,43 @@ class Shelf:
         """Rows of `cells` where the histograms of nodes are."""
         return np.array([self._place[path] for path in paths], np.int64)
 
+    def reserve(self, path: int) -> int:
+        """A place for a node's histogram."""
+        place = self._place[path] = self._free.pop()
+        return place
+
+    def inherit(self, path: int, child: int) -> int:
+        """The place of a node's histogram, which is a child's from now on."""
+        place = self._place[child] = self._place.pop(path)
+        return place
+
     def put(self, path: int, used_cells: IntArray) -> None:
         """Add a node's histogram."""
-        place = self._place[path] = self._free.pop()
-        self.cells[place, self._used] = used_cells
+        self.cells[self.reserve(path), self._used] = used_cells
 
-    def subtract(self, path: int, known: int, other: int) -> None:
-        """A node's histogram becomes that of a child, by taking away that of the other one, which is known."""
-        place = self._place[other] = self._place.pop(path)
-        self.cells[place] -= self[known]
+    def arrivals(self, cells: IntArray, number: list[int], sibling: list[int]) -> Arrivals:
+        """Histograms that have come, of which `find_splits` puts some here."""
+        return Arrivals(cells, np.array(number, np.int64), np.array(sibling, np.int64), *self._runs)
+
+    def take_in(self, paths: list[int], arrivals: Arrivals) -> None:
+        """Put histograms in the places of their nodes, where nobody looks at these at once."""
+        n_used = len(arrivals.cells) // (int(arrivals.number.max()) + 1)
+        arrived = arrivals.cells.reshape(-1, n_used)
+        places = zip(self.places(paths), arrivals.number.tolist(), arrivals.sibling.tolist(), strict=True)
+        for place, number, sibling in places:
+            if number >= 0:
+                self.cells[place, self._used] = arrived[number]
+            else:
+                self.cells[place] -= self.cells[sibling]
 
     def drop(self, path: int) -> None:
         """Forget a node's histogram, if it is here."""
         if path in self._place:
             self._free.append(self._place.pop(path))
+
+
+def _runs(used: npt.NDArray[np.intp], size: int) -> tuple[IntArray, IntArray]:
+    """First cell and length of each run of used cells among the first ``size``."""
+    used = used[used < size]
+    first = np.flatnonzero(np.diff(used, prepend=-2) != 1)
+    return used[first].astype(np.int64), np.diff(first, append=len(used)).astype(np.int64)

@@ -49,6 +49,7 @@ def used_cells(mapper: BinMapper, layout: Layout) -> npt.NDArray[np.intp] | slic
     )
     if len(one) == layout.hist_size:
         return slice(None)
+    one.sort()
     return np.concatenate([one + role * layout.hist_size for role in range(layout.n_roles)])
 
 
@@ -193,7 +194,6 @@ class TreeRows:
         if len(self._answer) < at[-1]:
             self._answer = np.empty((int(at[-1]), self._n_used), np.int64)
         histograms = self._answer[: at[-1]]
-        histograms[:] = 0
         alone = self.shard.pool.n_threads == 1 or splits.redraw is not None
         small = []
         for k, path in enumerate(splits.paths):
@@ -214,7 +214,9 @@ class TreeRows:
         shard, path, build = self.shard, splits.paths[k], int(splits.build[k])
         n_roles, size = shard.layout.n_roles, shard.layout.hist_size
         whole = isinstance(self._used, slice)
-        built = histograms if whole else np.zeros((len(histograms), self._node_size), np.int64)
+        built = histograms if whole else np.empty((len(histograms), self._node_size), np.int64)
+        # here, not for all nodes at once: memory that was just touched is near
+        built[:] = 0
         begin = self._begin[path]
         answer_split(
             *(shard.bins, shard.packed, shard.rows, shard.spare, *splits.rule[k].tolist(), splits.levels, k),

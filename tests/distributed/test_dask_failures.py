@@ -1,5 +1,8 @@
 """Lost workers, interrupts, and several fits at once: the same model, or a clear error; never a hang."""
 
+import asyncio
+import concurrent.futures
+import gc
 import os
 import signal
 import threading
@@ -17,7 +20,7 @@ from unbiasedgbm.callbacks import BaseCallback
 from unbiasedgbm.distributed import unbiased_gain as distributed_gain
 from unbiasedgbm.distributed.crew import Crew
 from unbiasedgbm.distributed.inputs import partitions
-from unbiasedgbm.distributed.station import TRAIN
+from unbiasedgbm.distributed.station import TRAIN, OldQuestionError, Station
 from unbiasedgbm.exceptions import InterruptedWarning
 
 
@@ -261,6 +264,71 @@ def test_two_fits_at_once(client, tmp_path):
     for one, other in zip(local, remote, strict=True):
         assert_same_file(one, other, tmp_path)
     assert_nothing_left(client)
+
+
+def _stations(dask_worker):
+    return sum(type(one).__name__ == "Station" for one in gc.get_objects())
+
+
+def test_stations_end_with_the_fit(own_client):
+    """Their rows, too, before anybody looks for what only knows itself."""
+    X, y = numbers()
+    remote = pair("classifier", n_estimators=3, n_bags=3)[1]
+    own_client.run(gc.disable)
+    try:
+        remote.fit(cut(X, CUTS["seven"]), cut(y > 0, CUTS["seven"]))
+        deadline = time.monotonic() + 20
+        while any(own_client.run(_stations).values()):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+    finally:
+        own_client.run(gc.enable)
+
+
+class _Noted(Station):
+    """A station without a worker, whose only step notes its argument."""
+
+    def __init__(self):
+        self.noted = []
+        self._epoch, self._working, self._turning = 0, threading.Lock(), threading.Lock()
+        self._asked = {}
+
+    def _do_note(self, what):
+        self.noted.append(what)
+
+
+def test_what_waited_for_its_turn_is_given_up_with_its_iteration():
+    """Not done after what made it void: nobody could take it back."""
+    station = _Noted()
+    refused = []
+
+    def late():
+        try:
+            station._do(0, [("note", ("late",))])
+        except OldQuestionError as error:
+            refused.append(error)
+
+    with station._working:
+        waiting = threading.Thread(target=late)
+        waiting.start()
+        time.sleep(0.1)
+        asyncio.run(station.halt(1))
+    waiting.join(10)
+    station._do(1, [("note", ("new",))])
+    assert station.noted == ["new"]
+    assert len(refused) == 1
+
+
+def test_a_late_halt_leaves_newer_questions_alone():
+    station = _Noted()
+    old, new = concurrent.futures.Future(), concurrent.futures.Future()
+    station._asked = {0: (0, old), 1: (2, new)}
+    station._do(2, [])
+    asyncio.run(station.halt(1))
+    assert old.cancelled()
+    assert not new.cancelled()
+    station._do(2, [("note", ("still",))])
+    assert station.noted == ["still"]
 
 
 def _no_file(y, raw):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -61,3 +61,8 @@ class Brief:
     n_lanes: int
     features: npt.NDArray[np.void]
     groups: npt.NDArray[np.uint8]
+
+    def unpacked(self) -> Brief:
+        """The same, with arrays that may be written to; those that come by wire are of another type to numba."""
+        layout = self.layout._replace(share=self.layout.share.copy())
+        return replace(self, layout=layout, features=self.features.copy(), groups=self.groups.copy())

@@ -33,8 +33,8 @@ from unbiasedgbm.distributed.station import (
     merged,
 )
 
-# Up to so many stations are asked one by one, which takes the least time; more of them form a tree, so that this
-# process gets one answer, however many there are.
+# Up to so many stations are asked one by one, which takes the least time; more of them form a tree, so that whoever
+# asks gets few answers, however many there are.
 _FLAT = 8
 
 # Stations below one station.
@@ -72,7 +72,7 @@ class Traffic(NamedTuple):
     questions: int
     """Round trips."""
     n_bytes: int
-    """Bytes of all answers, from all stations."""
+    """Bytes of all answers that were sent, from all stations."""
     kept: list[int]
     """Bytes of the training rows on each station."""
 
@@ -181,7 +181,8 @@ class Crew:
         for k, leader in enumerate(members[:n_lanes]):
             ring = [leader, *members[k + 1 :], *members[:k]]
             below = _addresses(ring[1:]) if len(ring) <= _FLAT else _tree(ring)
-            calls.append(self._call(leader, "lead", parcel, list(range(k, n_lanes, len(members))), below))
+            lanes = list(range(k, n_lanes, len(members)))
+            calls.append(self._call(leader, "lead", self.epoch, parcel, lanes, below))
         self._result(*calls)
 
     def iterate(self, lanes: Sequence[int], waiting: Mapping[int, Sequence[Step]], progress: Any) -> list[Any]:
@@ -262,22 +263,19 @@ class Crew:
     def _result(self, *calls: Coroutine[Any, Any, Any]) -> list[Any]:
         """Answers to calls, or WorkerLostError; never a wait for a worker that is gone."""
         started = self._start(*calls)
-        while True:
-            try:
-                return started.result(timeout=_LOOK_S)
-            except TimeoutError:
-                if started.done():
-                    raise
-                known = self.client.nthreads()
-                if any(member.address not in known for member in self.members):
-                    raise WorkerLostError("A worker was lost.") from None
-            except OSError as error:
-                raise WorkerLostError(f"A worker does not answer: {error}") from error
-            except _StationError as error:
-                raised: BaseException = error.args[0]
-                if isinstance(raised, LostBelowError):
-                    raise WorkerLostError(f"A worker was lost: {raised}") from raised
-                raise raised from None
+        while not concurrent.futures.wait([started], _LOOK_S).done:
+            known = self.client.nthreads()
+            if any(member.address not in known for member in self.members):
+                raise WorkerLostError("A worker was lost.")
+        try:
+            return started.result()
+        except OSError as error:
+            raise WorkerLostError(f"A worker does not answer: {error}") from error
+        except _StationError as error:
+            raised: BaseException = error.args[0]
+            if isinstance(raised, LostBelowError):
+                raise WorkerLostError(f"A worker was lost: {raised}") from raised
+            raise raised from None
 
     # -- placing -----------------------------------------------------------------------------------------------------
 

@@ -190,7 +190,8 @@ class RemoteBooster(Booster):
         lanes, progress = range(self.fit.brief.n_lanes), self.progress
         grown: dict[int, list[GrownTree]] = {}
         # the first tree of a fit before any other
-        for some in [lanes] if self._is_measured() else [lanes[:1], lanes[1:]]:
-            found, progress = self.fit.iterate(some, progress)
-            grown |= found
+        for some in (lanes[:0], lanes) if self._is_measured() else (lanes[:1], lanes[1:]):
+            if some:
+                found, progress = self.fit.iterate(some, progress)
+                grown |= found
         return [tree for bag in range(self.parameters.n_bags) for tree in grown[bag]], progress

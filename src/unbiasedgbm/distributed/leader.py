@@ -54,6 +54,7 @@ class Leader:
     """
 
     def __init__(self, brief: Brief, lane: int) -> None:
+        brief = brief.unpacked()
         parameters, loss, features = brief.parameters, brief.loss, brief.features
         self._bags = range(lane, parameters.n_bags, brief.n_lanes)
         progress = Progress.start(len(features), loss.n_outputs, parameters.n_bags)
@@ -82,17 +83,25 @@ class Leader:
             first, waiting = waiting, []
             return send([*first, *steps])[len(first) :]
 
-        rows.begin(ask)
         grown: dict[int, list[GrownTree]] = {}
-        for bag in self._bags:
-            grown[bag] = []
-            for tree in booster.trees_of(bag):
-                grown[bag].append(tree)
-                waiting += rows.added()
+        rows.begin(ask)
+        try:
+            for bag in self._bags:
+                grown[bag] = []
+                for tree in booster.trees_of(bag):
+                    grown[bag].append(tree)
+                    waiting += rows.added()
+        finally:
+            # it knows the station, which would know itself then and not end with the fit
+            rows.begin(_nobody)
         n = loss.n_outputs
         memories = {at: progress.memories[at] for bag in self._bags for at in range(bag * n, bag * n + n)}
         measured = (progress.start_dispersion, progress.start_squares)
         return Delivery(grown, memories, measured, waiting, vars(loss) if loss.prepares else None)
+
+
+def _nobody(*steps: Step) -> list[Any]:
+    raise AssertionError("asked outside of an iteration; this is a bug, please report it")
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """Remote rows: what the booster asks of rows, asked of stations.
 
-Round trips cost more than work, so questions wait for company: what needs no answer goes with the next question, when a
-node is to be divided, so are all leaves that will probably be divided after it.
+Round trips cost more than work, so questions wait for company: what needs no answer goes with the next question, and
+when a node is to be divided, so are all leaves that will probably be divided after it.
 """
 
 from __future__ import annotations
@@ -60,7 +60,6 @@ class RemoteRows:
         self.packed = np.empty(0, np.int64)
         self.rows = np.empty(0, np.uint32)
         self.spare = np.empty(0, np.uint32)
-        self.elsewhere = self
         self._brief, self._lane, self._parameters = brief, lane, brief.parameters
         self._first: list[Step] = []
         self._added: list[Step] = []
@@ -79,6 +78,11 @@ class RemoteRows:
         # best splits: of its leaves, and of nodes that it does not have yet
         self._leaves: dict[int, Outlook] = {}
         self._outlooks: dict[int, Outlook] = {}
+
+    @property
+    def elsewhere(self) -> RemoteRows:
+        """Who answers what the grower asks."""
+        return self
 
     def equip(self, memory: Workspace) -> None:
         """Look at the nodes of the trees that are grown in a workspace."""

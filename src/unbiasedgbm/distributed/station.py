@@ -1,8 +1,9 @@
-"""Station: an actor on a worker that holds some partitions and answers the client's questions about their rows.
+"""Station: an actor on a worker that holds some partitions and answers questions about their rows.
 
-A question is a list of steps, each the name of a method here and its arguments. Many stations form a tree: one passes a
-question on to those below it, answers it itself, and sends up one answer for all of them, merged as the table `MERGE`
-says. All sums are sums of integers, so the shape of the tree does not matter.
+The client asks, and leaders on other stations do; a station may lead itself (`leader.Leader`). A question is a list of
+steps, each the name of a method here and its arguments. Many stations form a tree: one passes a question on to those
+below it, answers it itself, and sends up one answer for all of them, merged as the table `MERGE` says. All sums are
+sums of integers, so the shape of the tree does not matter.
 """
 
 from __future__ import annotations
@@ -303,12 +304,14 @@ class Station:
         self._quick = False
         # rows whose metrics are recorded
         self._watched: dict[str, WatchedRows] = {}
-        # leaders by their lanes, the stations that they ask, and what they are waiting for
+        # leaders by their lanes, the stations that they ask, and what they are waiting for, since which epoch
         self._leaders: dict[int, Leads] = {}
         self._below: Below = []
-        self._asked: dict[int, concurrent.futures.Future[list[Parcel]]] = {}
+        self._asked: dict[int, tuple[int, concurrent.futures.Future[list[Parcel]]]] = {}
+        self._leading: ThreadPoolExecutor | None = None
         # leaders and others ask for work here, which is done one at a time
         self._working = threading.Lock()
+        self._turning = threading.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="unbiasedgbm-station")
         self._worker = get_worker()
         self._pool = Pool(self._worker.state.nthreads if n_jobs is None else effective_n_jobs(n_jobs))
@@ -374,26 +377,29 @@ class Station:
         return result
 
     def _run(self, question: Parcel) -> Parcel:
-        epoch, steps = unpack(question)
-        self._begin(epoch)
-        return pack(self._do(steps))
+        return pack(self._do(*unpack(question)))
 
-    def _begin(self, epoch: int) -> None:
-        if epoch < self._epoch:
-            raise OldQuestionError("The question is from before a worker was lost, or an iteration was given up.")
-        self._epoch = epoch
-
-    def _do(self, steps: Sequence[Step]) -> list[Any]:
+    def _do(self, epoch: int, steps: Sequence[Step]) -> list[Any]:
+        """Do some steps, unless what they belong to was given up; nothing else is done meanwhile."""
         with self._working:
+            if not self._turn(epoch):
+                raise OldQuestionError("The question is from before a worker was lost, or an iteration was given up.")
             return [getattr(self, f"_do_{name}")(*arguments) for name, arguments in steps]
+
+    def _turn(self, epoch: int) -> bool:
+        """Have everything from before an epoch given up; returns whether the epoch itself is not."""
+        with self._turning:
+            self._epoch = max(self._epoch, epoch)
+            return epoch == self._epoch
 
     # -- leading -----------------------------------------------------------------------------------------------------
 
-    async def lead(self, make_leader: Parcel, lanes: Sequence[int], below: Below) -> None:
+    async def lead(self, epoch: int, make_leader: Parcel, lanes: Sequence[int], below: Below) -> None:
         """Grow the trees of some lanes from now on.
 
         Parameters
         ----------
+        epoch : int
         make_leader : Parcel
             Of a function that makes the leader of a lane.
         lanes : sequence of int
@@ -402,9 +408,13 @@ class Station:
         """
 
         def make() -> dict[int, Leads]:
+            if self._leading is not None:
+                # leaders of an earlier epoch have been told to give up
+                self._leading.shutdown(wait=True)
             leader = unpack(make_leader)
             return {lane: leader(lane) for lane in lanes}
 
+        await self.halt(epoch)
         self._below = below
         self._loop = asyncio.get_running_loop()
         self._leaders = await self._loop.run_in_executor(self._thread, make)
@@ -442,11 +452,10 @@ class Station:
     def _ask_all(self, lane: int, epoch: int, steps: list[Step]) -> list[Any]:
         """Ask all stations; this one's rows are looked at while the others answer."""
         asked = asyncio.run_coroutine_threadsafe(self._gather(pack((epoch, steps))), self._loop)
-        self._asked[lane] = asked
+        self._asked[lane] = (epoch, asked)
         try:
-            # after it is asked, so that whoever halts it now sees what to cancel
-            self._begin(epoch)
-            own = self._do(steps)
+            # the epoch is looked at after it is asked, so that whoever halts it now sees what to cancel
+            own = self._do(epoch, steps)
             others = asked.result()
         except concurrent.futures.CancelledError:
             raise OldQuestionError("The iteration was given up.") from None
@@ -459,9 +468,10 @@ class Station:
 
     async def halt(self, epoch: int) -> None:
         """Give up what was asked before an epoch."""
-        self._epoch = max(self._epoch, epoch)
-        for asked in list(self._asked.values()):
-            asked.cancel()
+        self._turn(epoch)
+        for since, asked in list(self._asked.values()):
+            if since < epoch:
+                asked.cancel()
 
     # -- reading -----------------------------------------------------------------------------------------------------
 

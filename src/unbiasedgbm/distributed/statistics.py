@@ -26,7 +26,7 @@ class RemoteStatistics(RowStatistics):
     Parameters
     ----------
     ask : callable
-    which : {"train", "watch"}
+    which : {"train", "watch"}, or the number of a bag
     n_rows : int
     weighted : bool
     """

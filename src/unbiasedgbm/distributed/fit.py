@@ -190,7 +190,8 @@ class RemoteBooster(Booster):
         lanes, progress = range(self.fit.brief.n_lanes), self.progress
         grown: dict[int, list[GrownTree]] = {}
         # the first tree of a fit before any other
-        for some in (lanes[:0], lanes) if self._is_measured() else (lanes[:1], lanes[1:]):
+        n_first = 0 if self._is_measured() else 1
+        for some in (lanes[:n_first], lanes[n_first:]):
             if some:
                 found, progress = self.fit.iterate(some, progress)
                 grown |= found

@@ -11,7 +11,7 @@ import concurrent.futures
 import itertools
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,10 +21,10 @@ from distributed import Client, Future
 from distributed import wait as wait_for
 from distributed.actor import ProxyRPC
 
+from unbiasedgbm.distributed.brief import Brief
 from unbiasedgbm.distributed.parcel import pack, unpack
 from unbiasedgbm.distributed.station import (
     Below,
-    Leads,
     LostBelowError,
     PartName,
     Station,
@@ -167,16 +167,9 @@ class Crew:
         self.n_bytes += len(asked) * answer_bytes(answers)
         return answers
 
-    def appoint(self, make_leader: Callable[[int], Leads], n_lanes: int) -> None:
-        """Have stations lead, as many as there are lanes if possible: they grow trees, and ask the others.
-
-        Parameters
-        ----------
-        make_leader : callable
-            Called on the station, with a lane.
-        n_lanes : int
-        """
-        members, parcel = self.members, pack(make_leader)
+    def appoint(self, brief: Brief) -> None:
+        """Have stations lead, as many as there are lanes if possible: they grow trees, and ask the others."""
+        members, parcel, n_lanes = self.members, pack(brief), brief.n_lanes
         calls = []
         for k, leader in enumerate(members[:n_lanes]):
             ring = [leader, *members[k + 1 :], *members[:k]]

@@ -18,6 +18,7 @@ from unbiasedgbm.callbacks import Callback
 from unbiasedgbm.distributed.clients import chosen_client
 from unbiasedgbm.distributed.crew import Crew, Traffic, WorkerLostError
 from unbiasedgbm.distributed.inputs import in_memory, is_lazy, partitions, pieces
+from unbiasedgbm.distributed.leading import LeadingStation
 from unbiasedgbm.distributed.setup import SetUp
 from unbiasedgbm.distributed.station import TRAIN, WATCH
 from unbiasedgbm.estimators import UnbiasedGBMClassifier, UnbiasedGBMRegressor, Work
@@ -110,7 +111,7 @@ class _OnACluster:
                 watched = partitions(X_val, y_val, sample_weight_val, "_val")
                 parts |= {(WATCH, i): part for i, part in enumerate(watched)}
             try:
-                crew = Crew(client, parts, self.n_jobs)  # type: ignore[attr-defined]
+                crew = Crew(client, parts, self.n_jobs, LeadingStation)  # type: ignore[attr-defined]
                 crews.append(crew)
                 return SetUp(self, crew, before, seed).run(
                     stops, X_val is not None, sample_weight_val is not None, pool

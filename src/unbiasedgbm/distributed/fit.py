@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from unbiasedgbm.distributed.brief import Brief
 from unbiasedgbm.distributed.crew import Crew, WorkerLostError
-from unbiasedgbm.distributed.leader import Delivery, Leader
+from unbiasedgbm.distributed.leader import Delivery
 from unbiasedgbm.distributed.station import TRAIN, WATCH, Plan, Step
 from unbiasedgbm.distributed.statistics import RemoteStatistics
 from unbiasedgbm.metrics import Metric
@@ -45,10 +44,7 @@ class RemoteFit:
         # of all finished iterations, and of the last one
         self._done = Harvest(plan.mapper, plan.start.base, plan.start.trees)
         self._last: Sequence[GrownTree] = ()
-        self._appoint()
-
-    def _appoint(self) -> None:
-        self.crew.appoint(partial(Leader, self.brief), self.brief.n_lanes)
+        crew.appoint(brief)
 
     # -- asking ------------------------------------------------------------------------------------------------------
 
@@ -118,7 +114,7 @@ class RemoteFit:
                 for member in fresh:
                     member.loaded = True
                 self.crew.ask([("rewind", (n_trees, self.recent(), self.brief.features))])
-                self._appoint()
+                self.crew.appoint(self.brief)
                 return
             except WorkerLostError:
                 continue

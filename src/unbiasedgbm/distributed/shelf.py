@@ -36,7 +36,8 @@ class Shelf:
     def __init__(self, n: int, size: int, n_roles: int, used: npt.NDArray[np.intp] | slice) -> None:
         self.cells = np.empty((n, size), np.int64)
         self._used = used
-        self._runs = _runs(np.arange(size)[used], size // n_roles)
+        self._role_size = size // n_roles
+        self._runs = _runs(np.arange(size)[used], self._role_size)
         self.clear()
 
     def clear(self) -> None:
@@ -82,8 +83,8 @@ class Shelf:
 
     def take_in(self, paths: list[int], arrivals: Arrivals) -> None:
         """Put histograms in the places of their nodes, where nobody looks at these at once."""
-        n_used = len(arrivals.cells) // (int(arrivals.number.max()) + 1)
-        arrived = arrivals.cells.reshape(-1, n_used)
+        n_roles = self.cells.shape[1] // self._role_size
+        arrived = arrivals.cells.reshape(-1, n_roles * int(arrivals.length.sum()))
         places = zip(self.places(paths), arrivals.number.tolist(), arrivals.sibling.tolist(), strict=True)
         for place, number, sibling in places:
             if number >= 0:

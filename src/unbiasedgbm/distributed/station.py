@@ -1,15 +1,14 @@
 """Station: an actor on a worker that holds some partitions and answers questions about their rows.
 
-The client asks, and leaders on other stations do; a station may lead itself (`leader.Leader`). A question is a list of
-steps, each the name of a method here and its arguments. Many stations form a tree: one passes a question on to those
-below it, answers it itself, and sends up one answer for all of them, merged as the table `MERGE` says. All sums are
-sums of integers, so the shape of the tree does not matter.
+The client asks, and leaders on other stations do (`leading.LeadingStation`). A question is a list of steps, each the
+name of a method here and its arguments. Many stations form a tree: one passes a question on to those below it, answers
+it itself, and sends up one answer for all of them, merged as the table `MERGE` says. All sums are sums of integers, so
+the shape of the tree does not matter.
 """
 
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
 import operator
 import threading
 from collections.abc import Callable, Sequence
@@ -17,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -277,13 +276,6 @@ def answer_bytes(answer: Any) -> int:
     return int(getattr(answer, "nbytes", 0))
 
 
-class Leads(Protocol):
-    """Who grows trees on the rows of all stations; see `leader.Leader`."""
-
-    def iterate(self, waiting: list[Step], progress: Any, send: Callable[[list[Step]], list[Any]]) -> Any:
-        """Grow the trees of an iteration; ``send`` has all stations answer steps."""
-
-
 class Station:
     """Partitions of one worker, from raw tables to binned rows.
 
@@ -304,12 +296,7 @@ class Station:
         self._quick = False
         # rows whose metrics are recorded
         self._watched: dict[str, WatchedRows] = {}
-        # leaders by their lanes, the stations that they ask, and what they are waiting for, since which epoch
-        self._leaders: dict[int, Leads] = {}
-        self._below: Below = []
-        self._asked: dict[int, tuple[int, concurrent.futures.Future[list[Parcel]]]] = {}
-        self._leading: ThreadPoolExecutor | None = None
-        # leaders and others ask for work here, which is done one at a time
+        # whoever asks, work is done one at a time
         self._working = threading.Lock()
         self._turning = threading.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="unbiasedgbm-station")
@@ -327,7 +314,7 @@ class Station:
             Of (epoch, steps); questions of an earlier epoch are refused.
         below : Below
         """
-        if self._quick and not below and not self._leaders:
+        if self._quick and not below:
             # waking a thread would take longer than many an answer
             return self._run(question)
         loop = asyncio.get_running_loop()
@@ -391,87 +378,6 @@ class Station:
         with self._turning:
             self._epoch = max(self._epoch, epoch)
             return epoch == self._epoch
-
-    # -- leading -----------------------------------------------------------------------------------------------------
-
-    async def lead(self, epoch: int, make_leader: Parcel, lanes: Sequence[int], below: Below) -> None:
-        """Grow the trees of some lanes from now on.
-
-        Parameters
-        ----------
-        epoch : int
-        make_leader : Parcel
-            Of a function that makes the leader of a lane.
-        lanes : sequence of int
-        below : Below
-            All other stations.
-        """
-
-        def make() -> dict[int, Leads]:
-            if self._leading is not None:
-                # leaders of an earlier epoch have been told to give up
-                self._leading.shutdown(wait=True)
-            leader = unpack(make_leader)
-            return {lane: leader(lane) for lane in lanes}
-
-        await self.halt(epoch)
-        self._below = below
-        self._loop = asyncio.get_running_loop()
-        self._leaders = await self._loop.run_in_executor(self._thread, make)
-        self._leading = ThreadPoolExecutor(len(lanes), thread_name_prefix="unbiasedgbm-leader")
-
-    async def iterate(self, lane: int, order: Parcel) -> Parcel:
-        """Grow the trees of an iteration.
-
-        Parameters
-        ----------
-        lane : int
-        order : Parcel
-            Of (epoch, steps that wait, progress).
-
-        Returns
-        -------
-        Parcel
-            Of what the leader delivers, questions, and bytes of the answers of other stations.
-        """
-        return await self._loop.run_in_executor(self._leading, self._iterate, lane, order)
-
-    def _iterate(self, lane: int, order: Parcel) -> Parcel:
-        epoch, waiting, progress = unpack(order)
-        n_asked = n_bytes = 0
-
-        def send(steps: list[Step]) -> list[Any]:
-            nonlocal n_asked, n_bytes
-            answers = self._ask_all(lane, epoch, steps)
-            n_asked += 1
-            n_bytes += _count(self._below) * answer_bytes(answers)
-            return answers
-
-        return pack((self._leaders[lane].iterate(waiting, progress, send), n_asked, n_bytes))
-
-    def _ask_all(self, lane: int, epoch: int, steps: list[Step]) -> list[Any]:
-        """Ask all stations; this one's rows are looked at while the others answer."""
-        asked = asyncio.run_coroutine_threadsafe(self._gather(pack((epoch, steps))), self._loop)
-        self._asked[lane] = (epoch, asked)
-        try:
-            # the epoch is looked at after it is asked, so that whoever halts it now sees what to cancel
-            own = self._do(epoch, steps)
-            others = asked.result()
-        except concurrent.futures.CancelledError:
-            raise OldQuestionError("The iteration was given up.") from None
-        finally:
-            asked.cancel()
-        return merged(steps, [own, *(unpack(answer) for answer in others)])
-
-    async def _gather(self, question: Parcel) -> list[Parcel]:
-        return await asyncio.gather(*(self._pass_on(*station[:2], question, station[2]) for station in self._below))
-
-    async def halt(self, epoch: int) -> None:
-        """Give up what was asked before an epoch."""
-        self._turn(epoch)
-        for since, asked in list(self._asked.values()):
-            if since < epoch:
-                asked.cancel()
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -833,11 +739,6 @@ class _NoRows:
 
     def column(self, j: int, rows: npt.NDArray[np.intp] | None = None) -> FloatArray:
         return np.empty(0)
-
-
-def _count(below: Below) -> int:
-    """Stations below."""
-    return sum(1 + _count(rest) for _, _, rest in below)
 
 
 def _extremes(y: FloatArray) -> FloatArray:

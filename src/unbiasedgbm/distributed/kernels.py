@@ -13,7 +13,7 @@ from unbiasedgbm.training.grower import settle, splittable
 from unbiasedgbm.training.histogram import add_rows
 from unbiasedgbm.training.nodes import Evidence
 from unbiasedgbm.training.partition import place_rows, split_rows
-from unbiasedgbm.training.splitting import allow, scan_features
+from unbiasedgbm.training.splitting import allow, left_levels, scan_features
 
 IntArray = npt.NDArray[np.int64]
 
@@ -242,10 +242,10 @@ def find_splits(
             scratch,
             out,
         )
-        node.slot = places[i]
-        settle(nodes, k, features, levels, rule, limits.n_bins, Evidence(bonus, found[i]), hist, scratch, out)
-        node.slot = -1
+        settle(nodes, k, features, rule, Evidence(bonus, found[i]), out)
         if node.feature >= 0:
+            if levels is not None and features[node.feature].categorical != 0:
+                left_levels(node, hist, places[i] * size, features, rule, scratch, levels, k)
             smaller[i] = _smaller_side(
                 hist, places[i] * size, limits.n_bins, rule, features[node.feature], levels, node, k
             )

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unbiasedgbm.kernels import hash64, inline_kernel, kernel
+from unbiasedgbm.training.few import feature_histogram, gather_values, is_few, scan_rows
 from unbiasedgbm.training.histogram import add, add_rows, clear, subtract
 from unbiasedgbm.training.nodes import (
     CHUNKS,
@@ -50,7 +51,7 @@ from unbiasedgbm.training.team import (
 DONE, ASK_PARTITION, ASK_SPLITS = range(3)
 
 # Tasks that a team shares.
-_SPLIT, _PLACE, _BUILD, _ADD_UP, _SUBTRACT, _SCAN = range(6)
+_SPLIT, _PLACE, _BUILD, _ADD_UP, _SUBTRACT, _SCAN, _SCAN_ROWS = range(7)
 
 # Stages of a split. Each ends with at most one task, or with a question.
 (
@@ -285,7 +286,7 @@ def _build(nodes, k, chunk, n_chunks, features, n_roles, n_bins, table):
 
 
 @inline_kernel
-def settle(nodes, k, features, levels, rule, n_bins, evidence, hist, scratch, out):
+def settle(nodes, k, features, rule, evidence, out):
     """Enter the best of a node's candidates, and count the evidence that they gave."""
     node = nodes.node[k]
     n = nodes.count[k, 0] + nodes.count[k, 1] + nodes.count[k, 2]
@@ -307,19 +308,17 @@ def settle(nodes, k, features, levels, rule, n_bins, evidence, hist, scratch, ou
     node.score = chosen.accept + evidence.bonus[bucket]
     node.worth = chosen.evidence if rule.code == EVIDENCE else chosen.accept
     node.middle = chosen.middle
-    if levels is not None and features[best].categorical != 0:
-        left_levels(
-            best,
-            hist,
-            node.slot * rule.n_roles * n_bins,
-            chosen.bin,
-            chosen.missing_left,
-            features,
-            rule,
-            scratch,
-            levels,
-            k,
-        )
+
+
+@inline_kernel
+def _few_levels(nodes, k, features, rule, table, scratch, levels):
+    """Fill the set of bins that go left at the categorical split of a node of few rows."""
+    node = nodes.node[k]
+    feature = features[node.feature]
+    n = nodes.count[k, 0] + nodes.count[k, 1] + nodes.count[k, 2]
+    gather_values(table.packed, table.rows, node.begin, n, scratch)
+    feature_histogram(table.bins, feature.column, feature.n_bins, table.rows, node.begin, nodes.count[k], 1, 0, scratch)
+    left_levels(node, scratch.local, -feature.offset, features, rule, scratch, levels, k)
 
 
 @inline_kernel
@@ -445,7 +444,7 @@ def grow(
             want_large = more and splittable(nodes, large, rule, limits)
             state[SUBTRACT] = 0
             state[KEEP_SMALL] = want_small
-            if want_large and node[parent].slot >= 0 and share is None:
+            if want_large and not is_few(nodes, large, rule.n_roles, limits) and node[parent].slot >= 0 and share is None:
                 # the larger child will be the parent less the smaller one, which must be built in any case
                 state[SUBTRACT] = 1
                 node[large].slot = node[parent].slot
@@ -464,7 +463,7 @@ def grow(
             if stage == _SECOND and state[SUBTRACT] == 1:
                 other = state[SMALL]
                 task = _SUBTRACT
-            elif k >= 0:
+            elif k >= 0 and (state[SUBTRACT] == 1 or not is_few(nodes, k, rule.n_roles, limits)):
                 node[k].slot = _take_slot(nodes, free, state)
                 state[CHUNKS] = _n_chunks(node[k].n_rows, limits.build_rows, limits)
                 n_chunks = state[CHUNKS]
@@ -485,12 +484,21 @@ def grow(
                 if groups is not None:
                     allow(tree_allowed, groups, nodes.compatible, features, rule, k, allowed)
                 task = _SCAN
+                if is_few(nodes, k, rule.n_roles, limits):
+                    task = _SCAN_ROWS
+                    n_chunks = _n_chunks(p, limits.few_features, limits)
         else:
             k = state[SMALL] if stage == _SETTLE_SMALL else state[LARGE]
             state[STAGE] = _SCAN_LARGE if stage == _SETTLE_SMALL else _PICK
             if k >= 0:
-                settle(nodes, k, features, levels, rule, limits.n_bins, evidence, table.hist, scratch, out)
-                if node[k].feature < 0 or node[k].score <= limits.min_split_gain:
+                few = is_few(nodes, k, rule.n_roles, limits)
+                settle(nodes, k, features, rule, evidence, out)
+                if levels is not None and node[k].feature >= 0 and features[node[k].feature].categorical != 0:
+                    if few:
+                        _few_levels(nodes, k, features, rule, table, scratch, levels)
+                    else:
+                        left_levels(node[k], table.hist, node[k].slot * size, features, rule, scratch, levels, k)
+                if few or node[k].feature < 0 or node[k].score <= limits.min_split_gain:
                     _free_slot(nodes, k, free, state)
         if task < 0:
             continue
@@ -511,6 +519,23 @@ def grow(
         elif task == _SUBTRACT:
             at, small = node[k].slot * size, node[other].slot * size
             subtract(table.hist, at, small, rule.n_roles, limits.n_bins, features, first, last)
+        elif task == _SCAN_ROWS:
+            scan_rows(
+                first,
+                last,
+                table,
+                node[k].begin,
+                nodes.count[k],
+                features,
+                levels,
+                allowed,
+                evidence.bonus,
+                rule,
+                node[k].low,
+                node[k].high,
+                scratch,
+                out,
+            )
         elif last > first:
             scan_features(
                 first,

@@ -67,6 +67,12 @@ class Limits(NamedTuple):
     """So has one of a histogram."""
     scan_bins: int
     """A chunk of a scan or a subtraction has at least so many bins."""
+    few_search: int
+    """A node of at most so many rows of S1,"""
+    few_rows: int
+    """and of at most so many in all roles, is looked through row by row."""
+    few_features: int
+    """A chunk of such a scan has at least so many features."""
     n_bins: int
     """Size of one role's histogram."""
 

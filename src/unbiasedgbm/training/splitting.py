@@ -97,10 +97,24 @@ class Scratch(NamedTuple):
     """The same memory: numbers ≥ 0 and −inf are in the order of their bits, and integers have a vector maximum."""
     key: npt.NDArray[np.float64]
     """G/(H + smoothing) of each level."""
+    local: npt.NDArray[np.int64]
+    """Of a node of few rows: the histogram of one feature, three roles one after the other."""
+    value: npt.NDArray[np.int64]
+    """Of a node of few rows: the packed gradient of each."""
+    word: npt.NDArray[np.uint64]
+    """And its bins of eight features."""
+    row_bin: npt.NDArray[np.int64]
+    """And its bin of one feature, if it is of S1."""
+
+
+# Rows of S1, and of all roles, up to which a node is looked through row by row: from there on a histogram is faster.
+FEW_SEARCH = 48
+FEW_ROWS = 256
 
 
 def new_scratch(longest: int) -> Scratch:
     """Working memory for features of at most ``longest`` bins."""
+    longest = max(longest, FEW_SEARCH)
     gain = np.zeros(longest)
     return Scratch(
         np.zeros(longest, np.int64),
@@ -109,6 +123,10 @@ def new_scratch(longest: int) -> Scratch:
         gain,
         gain.view(np.int64),
         np.zeros(longest),
+        np.zeros(3 * longest, np.int64),
+        np.zeros(FEW_ROWS, np.int64),
+        np.zeros(FEW_ROWS, np.uint64),
+        np.zeros(FEW_SEARCH, np.int64),
     )
 
 
@@ -345,20 +363,36 @@ def fill_prefix(hist, at, n, n_search, levels, categorical, rule, scratch):
 
 
 @inline_kernel
-def role_sum(hist, at, order, begin, end, levels, categorical):
-    """Sum of a role over the bins from cut begin − 1 (from the first bin, if 0) to cut end − 1.
+def role_sum(hist, at, order, n_cuts, levels, categorical):
+    """Sum of a role over the bins of the first ``n_cuts`` cuts, at least one.
 
     Bins that S1 has no rows in belong to the cut before them if they are numbers; levels that it has not seen to none.
     """
     total = np.int64(0)
     if levels is not None and categorical:
-        for k in range(begin, end):
+        for k in range(n_cuts):
             total += hist[at + np.uint64(order[k])]
-    elif end > begin:
-        low = np.uint64(0) if begin == 0 else np.uint64(order[begin - 1] + 1)
-        for b in range(low, np.uint64(order[end - 1] + 1)):
+    else:
+        for b in range(np.uint64(order[n_cuts - 1] + 1)):
             total += hist[at + b]
     return total
+
+
+@inline_kernel
+def goes_with_most(left1, total1, rule):
+    """Whether what S1 has not seen goes left: with most of S1's rows."""
+    return sum_h(left1, rule.bits) >= sum_h(total1 - left1, rule.bits)
+
+
+@inline_kernel
+def enter(f, left1, left2, left3, total1, total2, total3, bonus, rule, low, high, out):
+    """Judge feature f's best split, unless what S1 has not seen leaves a side without enough rows."""
+    if not side_is_large(left1, left2, left3, rule):
+        return
+    if not side_is_large(total1 - left1, total2 - left2, total3 - left3, rule):
+        return
+    out[f].middle = 0.5 * (node_value(left1, low, high, rule) + node_value(total1 - left1, low, high, rule))
+    judge(f, left1, left2, left3, total1, total2, total3, bonus[f], rule, out)
 
 
 @inline_kernel
@@ -394,10 +428,10 @@ def scan_features(
     prefix = scratch.prefix
     two = rule.n_roles > 1
     three = rule.n_roles > 2
-    zero = np.int64(0)
-    total1 = np.int64(0)
-    total2 = np.int64(0)
-    total3 = np.int64(0)
+    none = np.int64(0)
+    total1 = none
+    total2 = none
+    total3 = none
     # any feature's bins add up to the node
     at = np.uint64(origin + features[begin].offset)
     for b in range(np.uint64(features[begin].n_bins)):
@@ -418,68 +452,68 @@ def scan_features(
         at2 = at1 + np.uint64(size) if two else at1
         at3 = at2 + np.uint64(size) if three else at1
         m, listed = fill_prefix(hist, at1, n, n_search, levels, categorical, rule, scratch)
+        if m == 0:
+            continue
         order = scratch.order if listed else scratch.identity
+        # what is on one side of a cut or the other: of a category, the levels that S1 has seen
+        known2 = total2
+        known3 = total3
+        missing1 = hist[at1]
+        missing2 = hist[at2] if two else none
+        missing3 = hist[at3] if three else none
+        if levels is not None and categorical:
+            known2 = role_sum(hist, at2, order, m, levels, categorical) if two else none
+            known3 = role_sum(hist, at3, order, m, levels, categorical) if three else none
+            missing1 = none
         # S1 chooses: where to cut, and the side of its missing values
         top = _NO_SPLIT
         best = np.int64(-1)
         best_side = 0
-        n_sides = 1 if categorical or hist[at1] == 0 else 2
+        left2 = none
+        left3 = none
+        n_sides = 1 if missing1 == 0 else 2
         for side in range(n_sides):
-            skip1 = hist[at1] if side == 1 else np.int64(0)
-            skip2 = hist[at2] if side == 1 and two else np.int64(0)
-            skip3 = hist[at3] if side == 1 and three else np.int64(0)
+            skip1 = missing1 if side == 1 else none
+            skip2 = missing2 if side == 1 else none
+            skip3 = missing3 if side == 1 else none
+            # rows only get more from the left and fewer to the right: the cuts with enough on both sides are a range;
             # missing values alone on a side: all values left, they right; so the last cut is one only with them right
-            n_cuts = m - 1 + side
-            # rows only get more from the left and fewer to the right: the cuts with enough on both sides are a range
-            first = np.int64(0)
-            sum2 = -skip2
-            sum3 = -skip3
-            while first < n_cuts:
-                if two:
-                    sum2 += role_sum(hist, at2, order, first, first + 1, levels, categorical)
-                if three:
-                    sum3 += role_sum(hist, at3, order, first, first + 1, levels, categorical)
-                filled = categorical or (order[first] > 0 and hist[at1 + np.uint64(order[first])] != 0)
-                if filled and side_is_large(prefix[first] - skip1, sum2, sum3, rule):
-                    break
+            first = none
+            last = m - 1 + side
+            while first < last and not enough_rows(prefix[first] - skip1, rule):
                 first += 1
-            last = n_cuts
-            sum2 = skip2
-            sum3 = skip3
-            bin_end = n
-            while last > first:
-                if levels is not None and categorical:
-                    if two:
-                        sum2 += hist[at2 + np.uint64(order[last])]
-                    if three:
-                        sum3 += hist[at3 + np.uint64(order[last])]
-                else:
-                    stop = order[last - 1] + 1
-                    for b in range(np.uint64(stop), np.uint64(bin_end)):
-                        if two:
-                            sum2 += hist[at2 + b]
-                        if three:
-                            sum3 += hist[at3 + b]
-                    bin_end = stop
-                if side_is_large(total1 - prefix[last - 1] + skip1, sum2, sum3, rule):
-                    break
+            while first < last and not enough_rows(total1 - prefix[last - 1] + skip1, rule):
                 last -= 1
-            if last <= first:
-                continue
-            fill_gains(scratch, np.uint64(first), np.uint64(last), total1, skip1, sign, low, high, rule)
-            k = first_largest(scratch, np.uint64(first), np.uint64(last))
-            if scratch.gain[k] > top:
-                top = scratch.gain[k]
-                best = k
-                best_side = side
+            if first < last:
+                fill_gains(scratch, np.uint64(first), np.uint64(last), total1, skip1, sign, low, high, rule)
+            while first < last:
+                if not categorical and (order[first] == 0 or hist[at1 + np.uint64(order[first])] == 0):
+                    # a cut behind the missing values alone, or behind a bin that S1 has no rows in
+                    first += 1
+                    continue
+                k = first_largest(scratch, np.uint64(first), np.uint64(last))
+                if not scratch.gain[k] > top:
+                    break
+                # the other roles' rows are counted at the best cut alone; where they are too few, so they are beyond it
+                sum1 = prefix[k] - skip1
+                sum2 = role_sum(hist, at2, order, k + 1, levels, categorical) - skip2 if two else none
+                sum3 = role_sum(hist, at3, order, k + 1, levels, categorical) - skip3 if three else none
+                if not side_is_large(sum1, sum2, sum3, rule):
+                    first = k + 1
+                elif not side_is_large(total1 - sum1, known2 - sum2, known3 - sum3, rule):
+                    last = k
+                else:
+                    top = scratch.gain[k]
+                    best = k
+                    best_side = side
+                    left2 = sum2 + skip2
+                    left3 = sum3 + skip3
+                    break
         if best < 0:
             continue
         left1 = prefix[best]
-        left2 = role_sum(hist, at2, order, zero, best + 1, levels, categorical) if two else np.int64(0)
-        left3 = role_sum(hist, at3, order, zero, best + 1, levels, categorical) if three else np.int64(0)
-        missing_left = best_side == 0
-        if n_sides == 1:
-            missing_left = sum_h(left1, rule.bits) >= sum_h(total1 - left1, rule.bits)
+        missing_left = goes_with_most(left1, total1, rule) if n_sides == 1 else best_side == 0
+        out[f].missing_left = missing_left
         if levels is not None and categorical:
             out[f].bin = best + 1
             if missing_left:
@@ -490,16 +524,10 @@ def scan_features(
         else:
             out[f].bin = order[best]
             if not missing_left:
-                left1 -= hist[at1]
-                left2 -= hist[at2] if two else 0
-                left3 -= hist[at3] if three else 0
-        if not side_is_large(left1, left2, left3, rule):
-            continue
-        if not side_is_large(total1 - left1, total2 - left2, total3 - left3, rule):
-            continue
-        out[f].missing_left = missing_left
-        out[f].middle = 0.5 * (node_value(left1, low, high, rule) + node_value(total1 - left1, low, high, rule))
-        judge(f, left1, left2, left3, total1, total2, total3, bonus[f], rule, out)
+                left1 -= missing1
+                left2 -= missing2
+                left3 -= missing3
+        enter(f, left1, left2, left3, total1, total2, total3, bonus, rule, low, high, out)
 
 
 @inline_kernel
@@ -510,24 +538,28 @@ def node_value(packed, low, high, rule):
 
 
 @inline_kernel
-def left_levels(f, hist, origin, n_left, unknown_left, features, rule, scratch, levels, k):
-    """Fill the set of bins that go left at node k's categorical split.
+def left_levels(node, hist, origin, features, rule, scratch, levels, k):
+    """Fill the set of bins that go left at the categorical split of node k.
 
     Parameters
     ----------
+    node : NODE_TYPE
+    hist : ndarray, int64
+    origin : int
+        Where the node's histogram begins.
     levels : ndarray of shape (m, words), uint64
         Bin b is bit b % 64 of word b // 64.
     """
-    n = features[f].n_bins
-    at = np.uint64(origin + features[f].offset)
+    n = features[node.feature].n_bins
+    at = np.uint64(origin + features[node.feature].offset)
     m = order_levels(hist, at, n, rule, scratch)
     for w in range(levels.shape[1]):
         levels[k, w] = 0
-    if unknown_left != 0:
+    if node.missing_left != 0:
         for b in range(n):
             if hist[at + np.uint64(b)] == 0:
                 levels[k, b >> 6] |= np.uint64(1) << np.uint64(b & 63)
-    for i in range(min(n_left, m)):
+    for i in range(min(node.bin, m)):
         b = scratch.order[i]
         levels[k, b >> 6] |= np.uint64(1) << np.uint64(b & 63)
 

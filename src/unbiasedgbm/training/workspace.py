@@ -17,7 +17,15 @@ from unbiasedgbm.training.gradients import Packing
 from unbiasedgbm.training.nodes import STATE_SIZE, Evidence, Limits, Table, new_nodes
 from unbiasedgbm.training.roles import role_ends, role_shares
 from unbiasedgbm.training.shard import Draw, Layout
-from unbiasedgbm.training.splitting import CANDIDATE, EVIDENCE, SPLIT_RULES, Rule, new_scratch
+from unbiasedgbm.training.splitting import (
+    CANDIDATE,
+    EVIDENCE,
+    FEW_ROWS,
+    FEW_SEARCH,
+    SPLIT_RULES,
+    Rule,
+    new_scratch,
+)
 from unbiasedgbm.training.team import new_board
 
 FloatArray = npt.NDArray[np.float64]
@@ -31,6 +39,7 @@ HIST_BYTES = 512 << 20
 _SPLIT_ROWS = 4096
 _BUILD_ROWS = 1024
 _SCAN_BINS = 4096
+_FEW_FEATURES = 64
 
 # Rows of a table for every thread of a team.
 _TEAM_ROWS = 10_000
@@ -217,6 +226,9 @@ class Workspace:
             split_rows=_SPLIT_ROWS,
             build_rows=_BUILD_ROWS,
             scan_bins=_SCAN_BINS,
+            few_search=FEW_SEARCH,
+            few_rows=FEW_ROWS,
+            few_features=_FEW_FEATURES,
             n_bins=self.hist_size,
         )
 

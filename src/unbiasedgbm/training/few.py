@@ -27,56 +27,104 @@ from unbiasedgbm.training.splitting import (
 )
 
 _LANES = 8
+_ALL_ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 _BYTE = np.uint64(0xFF)
 _NO_SPLIT = -np.inf
-_NO_BIN = np.int64(1 << 32)
+_LAST_BIN = np.int64(255)
+
+_WORD = ir.IntType(64)
+_VECTOR = ir.VectorType(_WORD, _LANES)
+
+
+def _block(builder: Any, pointer: Any, index: Any) -> Any:
+    """Where the eight words from ``index`` on are."""
+    return builder.bitcast(builder.gep(pointer, [index]), _VECTOR.as_pointer())
+
+
+def _spread(builder: Any, word: Any) -> Any:
+    """Eight times the same word."""
+    undefined = ir.Constant(_VECTOR, ir.Undefined)
+    first = builder.insert_element(undefined, word, ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(ir.IntType(32), _LANES), [0] * _LANES))
+
+
+def _data(context: Any, builder: Any, signature: Any, arguments: Any, index: int) -> Any:
+    return context.make_array(signature.args[index])(context, builder, arguments[index]).data
 
 
 @intrinsic
 def sums_up_to(typing_context: Any, keys: Any, values: Any, n: Any, sums: Any) -> Any:
-    """Fill ``sums[i]`` with the sum of ``values[j]``, j < n, over ``keys[j]`` ≤ ``keys[i]``.
+    """Fill ``sums[i]`` with the sum of ``values[j]``, j < n, over ``keys[j]`` ≤ ``keys[i]``, eight at a time.
 
     Parameters
     ----------
     keys, values, sums : ndarrays, int64
-        ``keys`` and ``sums`` are read and written up to the next multiple of eight.
+        ``keys`` is read and ``sums`` written up to the next multiple of eight.
     n : int64
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        lane = ir.IntType(64)
-        vector = ir.VectorType(lane, _LANES)
-        arrays = [
-            context.make_array(signature.args[i])(context, builder, arguments[i]).data for i in (0, 1, 3)
-        ]
-        key, value, total = arrays
-        n_rows = arguments[2]
-        zero = ir.Constant(vector, [0] * _LANES)
-
-        def spread(pointer: Any, index: Any) -> Any:
-            one = builder.load(builder.gep(pointer, [index]))
-            first = builder.insert_element(ir.Constant(vector, ir.Undefined), one, ir.Constant(ir.IntType(32), 0))
-            mask = ir.Constant(ir.VectorType(ir.IntType(32), _LANES), [0] * _LANES)
-            return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), mask)
-
-        def lanes(pointer: Any, index: Any) -> Any:
-            return builder.bitcast(builder.gep(pointer, [index]), vector.as_pointer())
-
-        size = ir.Constant(lane, _LANES)
-        blocks = builder.udiv(builder.add(n_rows, ir.Constant(lane, _LANES - 1)), size)
-        sum_at = cgutils.alloca_once(builder, vector)
-        with cgutils.for_range(builder, blocks) as outer:
-            at = builder.mul(outer.index, size)
-            cut = builder.load(lanes(key, at), align=8)
+        key, value, total = (_data(context, builder, signature, arguments, i) for i in (0, 1, 3))
+        zero = ir.Constant(_VECTOR, [0] * _LANES)
+        last = builder.add(arguments[2], ir.Constant(_WORD, _LANES - 1))
+        size = ir.Constant(_WORD, _LANES)
+        sum_at = cgutils.alloca_once(builder, _VECTOR)
+        with cgutils.for_range(builder, builder.udiv(last, size)) as blocks:
+            at = builder.mul(blocks.index, size)
+            cut = builder.load(_block(builder, key, at), align=8)
             builder.store(zero, sum_at)
-            with cgutils.for_range(builder, n_rows) as inner:
-                left = builder.icmp_signed("<=", spread(key, inner.index), cut)
-                part = builder.select(left, spread(value, inner.index), zero)
+            with cgutils.for_range(builder, arguments[2]) as others:
+                own, part = (builder.load(builder.gep(array, [others.index])) for array in (key, value))
+                left = builder.icmp_signed("<=", _spread(builder, own), cut)
+                part = builder.select(left, _spread(builder, part), zero)
                 builder.store(builder.add(builder.load(sum_at), part), sum_at)
-            builder.store(builder.load(sum_at), lanes(total, at), align=8)
+            builder.store(builder.load(sum_at), _block(builder, total, at), align=8)
         return context.get_dummy_value()
 
     return types.void(keys, values, n, sums), generate
+
+
+@intrinsic
+def sum_up_to(typing_context: Any, words: Any, values: Any, begin: Any, end: Any, shift: Any, cut: Any) -> Any:
+    """Sum of ``values[begin:end]`` over the bins up to ``cut``, each a byte of its word, eight at a time.
+
+    Parameters
+    ----------
+    words : ndarray, uint64
+    values : ndarray, int64
+    begin, end : uint64
+        Multiples of eight.
+    shift : uint64
+        Where in its word the byte is.
+    cut : uint64
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        word, value = (_data(context, builder, signature, arguments, i) for i in (0, 1))
+        begin, end, shift, cut = arguments[2:]
+        zero = ir.Constant(_VECTOR, [0] * _LANES)
+        byte = ir.Constant(_VECTOR, [255] * _LANES)
+        shift, cut = _spread(builder, shift), _spread(builder, cut)
+        sum_at = cgutils.alloca_once_value(builder, zero)
+        builder.store(zero, sum_at)
+        with cgutils.for_range(builder, builder.udiv(builder.sub(end, begin), ir.Constant(_WORD, _LANES))) as blocks:
+            at = builder.add(begin, builder.mul(blocks.index, ir.Constant(_WORD, _LANES)))
+            bins = builder.and_(builder.lshr(builder.load(_block(builder, word, at), align=8), shift), byte)
+            part = builder.load(_block(builder, value, at), align=8)
+            part = builder.select(builder.icmp_unsigned("<=", bins, cut), part, zero)
+            builder.store(builder.add(builder.load(sum_at), part), sum_at)
+        add_up = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(_WORD, [_VECTOR]), "llvm.vector.reduce.add.v8i64"
+        )
+        return builder.call(add_up, [builder.load(sum_at)])
+
+    return types.int64(words, values, begin, end, shift, cut), generate
+
+
+@inline_kernel
+def _padded(n):
+    """The next multiple of eight."""
+    return (np.uint64(n) + np.uint64(7)) & ~np.uint64(7)
 
 
 @inline_kernel
@@ -89,38 +137,41 @@ def is_few(nodes, k, n_roles, limits):
 
 
 @inline_kernel
-def feature_histogram(bins, column, n_bins, rows, begin, count, n_roles, size, scratch):
-    """Histogram of one feature of a node in ``scratch.local``, role by role, ``size`` apart."""
+def feature_histogram(table, column, n_bins, begin, count, n_roles, size, local):
+    """Histogram of one feature of a node in ``local``, role by role, ``size`` apart."""
+    bins = table.bins
     at = np.uint64(begin)
-    i = np.uint64(0)
     for role in range(n_roles):
         base = np.uint64(role * size)
         for b in range(np.uint64(n_bins)):
-            scratch.local[base + b] = 0
-        for _ in range(np.uint64(count[role])):
-            row = np.uint64(rows[at + i])
+            local[base + b] = 0
+        for i in range(at, at + np.uint64(count[role])):
+            row = np.uint64(table.rows[i])
             if column >= 0:
                 b = np.uint64(bins.narrow[row * np.uint64(bins.n_bytes) + np.uint64(column)])
             else:
                 b = np.uint64(bins.wide[row * np.uint64(bins.wide_offset.size) + np.uint64(-1 - column)])
-            scratch.local[base + b] += scratch.value[i]
-            i += np.uint64(1)
+            local[base + b] += table.packed[row]
+        at += np.uint64(count[role])
 
 
 @inline_kernel
-def gather_values(packed, rows, begin, n, scratch):
-    """Put the gradients of a node's rows side by side."""
+def _gather(table, first_row, n, gathered, at, scratch):
+    """Put gradients of n rows side by side or, from ``gathered`` on, their words of eight bins; returns where they end."""
+    n_words = np.uint64((table.bins.n_narrow + 7) // 8)
+    first = np.uint64(first_row)
+    end = at + _padded(n)
     for i in range(np.uint64(n)):
-        scratch.value[i] = packed[np.uint64(rows[np.uint64(begin) + i])]
-
-
-@inline_kernel
-def part_up_to(word, value, begin, end, shift, cut):
-    """Sum over the rows begin..end−1 whose bin, a byte of their word, is ``cut`` or less."""
-    total = np.int64(0)
-    for i in range(begin, end):
-        total += value[i] if (word[i] >> shift) & _BYTE <= cut else np.int64(0)
-    return total
+        row = np.uint64(table.rows[first + i])
+        if gathered < 0:
+            scratch.value[at + i] = table.packed[row]
+        else:
+            scratch.word[at + i] = table.bins.words[row * n_words + np.uint64(gathered)]
+    for i in range(at + np.uint64(n), end):
+        # counts for nothing, and is in the last bin
+        scratch.value[i] = 0
+        scratch.word[i] = _ALL_ONES
+    return end
 
 
 @inline_kernel
@@ -140,53 +191,47 @@ def scan_rows(begin, end, table, first_row, count, features, levels, allowed, bo
     features, levels, allowed, bonus, rule, low, high, scratch, out
         As in `scan_features`.
     """
-    bins, rows = table.bins, table.rows
     word, value, key = scratch.word, scratch.value, scratch.row_bin
-    n_words = np.uint64((bins.n_narrow + 7) // 8)
-    size = np.int64(scratch.local.size // 3)
-    end1 = np.uint64(count[0])
-    end2 = end1 + np.uint64(count[1] if rule.n_roles > 1 else 0)
-    end3 = end2 + np.uint64(count[2] if rule.n_roles > 2 else 0)
-    gather_values(table.packed, rows, first_row, end3, scratch)
-    total1 = np.int64(0)
-    total2 = np.int64(0)
-    total3 = np.int64(0)
-    for i in range(end1):
-        total1 += value[i]
-    for i in range(end1, end2):
-        total2 += value[i]
-    for i in range(end2, end3):
-        total3 += value[i]
-    padded = (end1 + np.uint64(7)) & ~np.uint64(7)
+    zero = np.uint64(0)
+    n1 = count[0]
+    n2 = count[1] if rule.n_roles > 1 else np.int64(0)
+    n3 = count[2] if rule.n_roles > 2 else np.int64(0)
+    end1 = _gather(table, first_row, n1, -1, zero, scratch)
+    end2 = _gather(table, first_row + n1, n2, -1, end1, scratch)
+    end3 = _gather(table, first_row + n1 + n2, n3, -1, end2, scratch)
+    total1 = sum_up_to(word, value, zero, end1, zero, _BYTE)
+    total2 = sum_up_to(word, value, end1, end2, zero, _BYTE)
+    total3 = sum_up_to(word, value, end2, end3, zero, _BYTE)
     gathered = np.int64(-1)
     for f in range(begin, end):
         out[f].select = _NO_SPLIT
         if allowed[f] == 0:
             continue
-        column = features[f].column
-        missing1 = np.uint64(0)
-        shift = np.uint64(0)
-        if column >= 0 and features[f].categorical == 0:
+        feature = features[f]
+        column = feature.column
+        plain = column >= 0 and feature.categorical == 0
+        shift = np.uint64((column & 7) * 8)
+        if plain:
             if column >> 3 != gathered:
                 gathered = column >> 3
-                for i in range(end3):
-                    word[i] = table.bins.words[np.uint64(rows[np.uint64(first_row) + i]) * n_words + np.uint64(gathered)]
-            shift = np.uint64((column & 7) * 8)
-            least = _NO_BIN
+                _gather(table, first_row, n1, gathered, zero, scratch)
+                _gather(table, first_row + n1, n2, gathered, end1, scratch)
+                _gather(table, first_row + n1 + n2, n3, gathered, end2, scratch)
+            least = _LAST_BIN
             for i in range(end1):
-                b = np.int64((word[i] >> shift) & _BYTE)
-                key[i] = b
-                least = min(least, b)
-            missing1 = np.uint64(least == 0)
-        if column < 0 or features[f].categorical != 0 or missing1 != 0:
-            feature_histogram(bins, column, features[f].n_bins, rows, first_row, count, rule.n_roles, size, scratch)
+                key[i] = np.int64((word[i] >> shift) & _BYTE)
+                least = min(least, key[i])
+            plain = least > 0
+        if not plain:
+            size = np.int64(scratch.local.size // 3)
+            feature_histogram(table, column, feature.n_bins, first_row, count, rule.n_roles, size, scratch.local)
             scan_features(
                 f,
                 f + 1,
                 scratch.local,
-                -features[f].offset,
+                -feature.offset,
                 size,
-                count[0],
+                n1,
                 features,
                 levels,
                 allowed,
@@ -198,32 +243,31 @@ def scan_rows(begin, end, table, first_row, count, features, levels, allowed, bo
                 out,
             )
             continue
-        for i in range(end1, padded):
-            key[i] = _NO_BIN
-        sums_up_to(key, value, np.int64(end1), scratch.prefix)
-        fill_gains(scratch, np.uint64(0), padded, total1, np.int64(0), features[f].monotone, low, high, rule)
-        for i in range(padded):
+        sums_up_to(key, value, n1, scratch.prefix)
+        fill_gains(scratch, zero, end1, total1, np.int64(0), feature.monotone, low, high, rule)
+        for i in range(end1):
             left = scratch.prefix[i]
             large = enough_rows(left, rule) & enough_rows(total1 - left, rule)
             scratch.gain[i] = scratch.gain[i] if large else _NO_SPLIT
-        lowest = np.int64(0)
-        highest = _NO_BIN
+        lowest = np.int64(1)
+        highest = _LAST_BIN
         while True:
             # the largest gain, and the smallest of its bins
             top = np.int64(-1)
-            for i in range(padded):
+            for i in range(end1):
                 inside = (key[i] >= lowest) & (key[i] <= highest)
                 top = max(top, scratch.gain_bits[i] if inside else np.int64(-1))
             if top < 0:
                 break
             best = highest
-            for i in range(padded):
-                inside = (key[i] >= lowest) & (key[i] <= highest)
-                best = min(best, key[i] if inside & (scratch.gain_bits[i] == top) else highest)
+            for i in range(end1):
+                inside = (key[i] >= lowest) & (scratch.gain_bits[i] == top)
+                best = min(best, key[i] if inside else highest)
+            # the other roles' rows are counted at the best cut alone; where they are too few, so they are beyond it
             cut = np.uint64(best)
-            left1 = part_up_to(word, value, np.uint64(0), end1, shift, cut)
-            left2 = part_up_to(word, value, end1, end2, shift, cut)
-            left3 = part_up_to(word, value, end2, end3, shift, cut)
+            left1 = sum_up_to(word, value, zero, end1, shift, cut)
+            left2 = sum_up_to(word, value, end1, end2, shift, cut)
+            left3 = sum_up_to(word, value, end2, end3, shift, cut)
             if not side_is_large(left1, left2, left3, rule):
                 lowest = best + 1
                 continue
@@ -232,8 +276,8 @@ def scan_rows(begin, end, table, first_row, count, features, levels, allowed, bo
                 continue
             missing_left = goes_with_most(left1, total1, rule)
             if not missing_left:
-                left2 -= part_up_to(word, value, end1, end2, shift, np.uint64(0))
-                left3 -= part_up_to(word, value, end2, end3, shift, np.uint64(0))
+                left2 -= sum_up_to(word, value, end1, end2, shift, zero)
+                left3 -= sum_up_to(word, value, end2, end3, shift, zero)
             out[f].bin = best
             out[f].missing_left = missing_left
             enter(f, left1, left2, left3, total1, total2, total3, bonus, rule, low, high, out)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unbiasedgbm.kernels import hash64, inline_kernel, kernel
-from unbiasedgbm.training.few import feature_histogram, gather_values, is_few, scan_rows
+from unbiasedgbm.training.few import feature_histogram, is_few, scan_rows
 from unbiasedgbm.training.histogram import add, add_rows, clear, subtract
 from unbiasedgbm.training.nodes import (
     CHUNKS,
@@ -315,9 +315,7 @@ def _few_levels(nodes, k, features, rule, table, scratch, levels):
     """Fill the set of bins that go left at the categorical split of a node of few rows."""
     node = nodes.node[k]
     feature = features[node.feature]
-    n = nodes.count[k, 0] + nodes.count[k, 1] + nodes.count[k, 2]
-    gather_values(table.packed, table.rows, node.begin, n, scratch)
-    feature_histogram(table.bins, feature.column, feature.n_bins, table.rows, node.begin, nodes.count[k], 1, 0, scratch)
+    feature_histogram(table, feature.column, feature.n_bins, node.begin, nodes.count[k], 1, 0, scratch.local)
     left_levels(node, scratch.local, -feature.offset, features, rule, scratch, levels, k)
 
 

@@ -124,8 +124,8 @@ def new_scratch(longest: int) -> Scratch:
         gain.view(np.int64),
         np.zeros(longest),
         np.zeros(3 * longest, np.int64),
-        np.zeros(FEW_ROWS, np.int64),
-        np.zeros(FEW_ROWS, np.uint64),
+        np.zeros(FEW_ROWS + 24, np.int64),
+        np.zeros(FEW_ROWS + 24, np.uint64),
         np.zeros(FEW_SEARCH, np.int64),
     )
 

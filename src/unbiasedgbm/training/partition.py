@@ -87,12 +87,11 @@ def split_rows(bins, column, categorical, threshold, missing_left, levels, k, ro
             b = np.int64(narrow[np.uint64(row) * np.uint64(bins.n_bytes) + np.uint64(column)])
         else:
             b = np.int64(wide[np.uint64(row) * np.uint64(bins.wide_offset.size) + np.uint64(-1 - column)])
-        if bin_goes_left(b, categorical, threshold, missing_left, levels, k):
-            spare[front] = row
-            front += one
-        else:
-            back -= one
-            spare[back] = row
+        step = np.uint64(bin_goes_left(b, categorical, threshold, missing_left, levels, k))
+        spare[front] = row
+        spare[back - one] = row
+        front += step
+        back -= one - step
     return np.int64(front) - begin
 
 

@@ -11,9 +11,10 @@ from unbiasedgbm.kernels import hash64, inline_kernel, kernel
 from unbiasedgbm.training.gradients import G_SHIFT
 from unbiasedgbm.training.grower import settle, splittable
 from unbiasedgbm.training.histogram import add_rows
+from unbiasedgbm.training.levels import left_levels
 from unbiasedgbm.training.nodes import Evidence
 from unbiasedgbm.training.partition import place_rows, split_rows
-from unbiasedgbm.training.splitting import allow, left_levels, scan_features
+from unbiasedgbm.training.splitting import allow, scan_features
 
 IntArray = npt.NDArray[np.int64]
 

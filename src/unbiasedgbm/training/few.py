@@ -8,13 +8,7 @@ a histogram, to the bit, and so are the splits.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from unbiasedgbm.kernels import inline_kernel
 from unbiasedgbm.training.splitting import (
@@ -25,106 +19,18 @@ from unbiasedgbm.training.splitting import (
     scan_features,
     side_is_large,
 )
+from unbiasedgbm.vectors import LANES, sum_up_to, sums_up_to
 
-_LANES = 8
 _ALL_ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 _BYTE = np.uint64(0xFF)
 _NO_SPLIT = -np.inf
 _LAST_BIN = np.int64(255)
 
-_WORD = ir.IntType(64)
-_VECTOR = ir.VectorType(_WORD, _LANES)
-
-
-def _block(builder: Any, pointer: Any, index: Any) -> Any:
-    """Where the eight words from ``index`` on are."""
-    return builder.bitcast(builder.gep(pointer, [index]), _VECTOR.as_pointer())
-
-
-def _spread(builder: Any, word: Any) -> Any:
-    """Eight times the same word."""
-    undefined = ir.Constant(_VECTOR, ir.Undefined)
-    first = builder.insert_element(undefined, word, ir.Constant(ir.IntType(32), 0))
-    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(ir.IntType(32), _LANES), [0] * _LANES))
-
-
-def _data(context: Any, builder: Any, signature: Any, arguments: Any, index: int) -> Any:
-    return context.make_array(signature.args[index])(context, builder, arguments[index]).data
-
-
-@intrinsic
-def sums_up_to(typing_context: Any, keys: Any, values: Any, n: Any, sums: Any) -> Any:
-    """Fill ``sums[i]`` with the sum of ``values[j]``, j < n, over ``keys[j]`` ≤ ``keys[i]``, eight at a time.
-
-    Parameters
-    ----------
-    keys, values, sums : ndarrays, int64
-        ``keys`` is read and ``sums`` written up to the next multiple of eight.
-    n : int64
-    """
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        key, value, total = (_data(context, builder, signature, arguments, i) for i in (0, 1, 3))
-        zero = ir.Constant(_VECTOR, [0] * _LANES)
-        last = builder.add(arguments[2], ir.Constant(_WORD, _LANES - 1))
-        size = ir.Constant(_WORD, _LANES)
-        sum_at = cgutils.alloca_once(builder, _VECTOR)
-        with cgutils.for_range(builder, builder.udiv(last, size)) as blocks:
-            at = builder.mul(blocks.index, size)
-            cut = builder.load(_block(builder, key, at), align=8)
-            builder.store(zero, sum_at)
-            with cgutils.for_range(builder, arguments[2]) as others:
-                own, part = (builder.load(builder.gep(array, [others.index])) for array in (key, value))
-                left = builder.icmp_signed("<=", _spread(builder, own), cut)
-                part = builder.select(left, _spread(builder, part), zero)
-                builder.store(builder.add(builder.load(sum_at), part), sum_at)
-            builder.store(builder.load(sum_at), _block(builder, total, at), align=8)
-        return context.get_dummy_value()
-
-    return types.void(keys, values, n, sums), generate
-
-
-@intrinsic
-def sum_up_to(typing_context: Any, words: Any, values: Any, begin: Any, end: Any, shift: Any, cut: Any) -> Any:
-    """Sum of ``values[begin:end]`` over the bins up to ``cut``, each a byte of its word, eight at a time.
-
-    Parameters
-    ----------
-    words : ndarray, uint64
-    values : ndarray, int64
-    begin, end : uint64
-        Multiples of eight.
-    shift : uint64
-        Where in its word the byte is.
-    cut : uint64
-    """
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        word, value = (_data(context, builder, signature, arguments, i) for i in (0, 1))
-        begin, end, shift, cut = arguments[2:]
-        zero = ir.Constant(_VECTOR, [0] * _LANES)
-        byte = ir.Constant(_VECTOR, [255] * _LANES)
-        shift, cut = _spread(builder, shift), _spread(builder, cut)
-        sum_at = cgutils.alloca_once_value(builder, zero)
-        builder.store(zero, sum_at)
-        with cgutils.for_range(builder, builder.udiv(builder.sub(end, begin), ir.Constant(_WORD, _LANES))) as blocks:
-            at = builder.add(begin, builder.mul(blocks.index, ir.Constant(_WORD, _LANES)))
-            bins = builder.and_(builder.lshr(builder.load(_block(builder, word, at), align=8), shift), byte)
-            part = builder.load(_block(builder, value, at), align=8)
-            part = builder.select(builder.icmp_unsigned("<=", bins, cut), part, zero)
-            builder.store(builder.add(builder.load(sum_at), part), sum_at)
-        add_up = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(_WORD, [_VECTOR]), "llvm.vector.reduce.add.v8i64"
-        )
-        return builder.call(add_up, [builder.load(sum_at)])
-
-    return types.int64(words, values, begin, end, shift, cut), generate
-
 
 @inline_kernel
 def _padded(n):
-    """The next multiple of eight."""
-    return (np.uint64(n) + np.uint64(7)) & ~np.uint64(7)
+    """The next multiple of the length of a vector."""
+    return (np.uint64(n) + np.uint64(LANES - 1)) & ~np.uint64(LANES - 1)
 
 
 @inline_kernel
@@ -157,7 +63,7 @@ def feature_histogram(table, column, n_bins, begin, count, n_roles, size, local)
 
 @inline_kernel
 def _gather(table, first_row, n, gathered, at, scratch):
-    """Put gradients of n rows side by side or, from ``gathered`` on, their words of eight bins; returns where they end."""
+    """Put gradients of n rows side by side, or their word of eight bins; returns where the next ones may begin."""
     n_words = np.uint64((table.bins.n_narrow + 7) // 8)
     first = np.uint64(first_row)
     end = at + _padded(n)

@@ -19,10 +19,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from unbiasedgbm.kernels import hash64, kernel
+from unbiasedgbm.kernels import hash64, inline_kernel, kernel
 
 # Bits of the word above the hessian and count fields; the sum of |g| stays below 2 ** (63 - G_SHIFT).
 G_SHIFT = 34
+LOW_MASK = np.int64((1 << G_SHIFT) - 1)
 
 # From this many rows on, rounding is stochastic.
 STOCHASTIC_ROWS = 1 << 15
@@ -135,6 +136,18 @@ def drawn_bound(total: float, squares: float, top: float, spread: float) -> floa
 def largest_weight(spread: float) -> float:
     """The largest of `search_weights`."""
     return float(search_weights(spread)[-1])
+
+
+@inline_kernel
+def sum_g(packed):
+    """Gradient field."""
+    return np.float64(packed >> np.int64(G_SHIFT))
+
+
+@inline_kernel
+def sum_h(packed, bits):
+    """Hessian field."""
+    return np.float64((packed & LOW_MASK) >> bits)
 
 
 @kernel

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from unbiasedgbm.kernels import hash64, inline_kernel, kernel
 from unbiasedgbm.training.few import feature_histogram, is_few, scan_rows
 from unbiasedgbm.training.histogram import add, add_rows, clear, subtract
+from unbiasedgbm.training.levels import left_levels
 from unbiasedgbm.training.nodes import (
     CHUNKS,
     KEEP_SMALL,
@@ -30,7 +31,7 @@ from unbiasedgbm.training.nodes import (
     Nodes,
 )
 from unbiasedgbm.training.partition import place_rows, split_rows
-from unbiasedgbm.training.splitting import EVIDENCE, allow, choose, left_levels, scan_features
+from unbiasedgbm.training.splitting import EVIDENCE, allow, choose, scan_features
 from unbiasedgbm.training.team import (
     FINISHED,
     LIMIT,
@@ -442,7 +443,12 @@ def grow(
             want_large = more and splittable(nodes, large, rule, limits)
             state[SUBTRACT] = 0
             state[KEEP_SMALL] = want_small
-            if want_large and not is_few(nodes, large, rule.n_roles, limits) and node[parent].slot >= 0 and share is None:
+            if (
+                want_large
+                and not is_few(nodes, large, rule.n_roles, limits)
+                and node[parent].slot >= 0
+                and share is None
+            ):
                 # the larger child will be the parent less the smaller one, which must be built in any case
                 state[SUBTRACT] = 1
                 node[large].slot = node[parent].slot

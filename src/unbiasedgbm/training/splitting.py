@@ -19,7 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from unbiasedgbm.kernels import hash64, inline_kernel
-from unbiasedgbm.training.gradients import G_SHIFT
+from unbiasedgbm.training.gradients import LOW_MASK, sum_g, sum_h
+from unbiasedgbm.training.levels import DIGITS, order_levels
+from unbiasedgbm.vectors import LANES
 
 EVIDENCE, MERGED, SEPARATE, WITHOUT_SE, WITHOUT_UB, STANDARD = range(6)
 
@@ -32,7 +34,6 @@ SPLIT_RULES = {
     "standard": STANDARD,
 }
 
-_LOW_MASK = np.int64((1 << G_SHIFT) - 1)
 _NO_SPLIT = -np.inf
 
 
@@ -95,8 +96,10 @@ class Scratch(NamedTuple):
     gain: npt.NDArray[np.float64]
     gain_bits: npt.NDArray[np.int64]
     """The same memory: numbers ≥ 0 and −inf are in the order of their bits, and integers have a vector maximum."""
-    key: npt.NDArray[np.float64]
-    """G/(H + smoothing) of each level."""
+    key: npt.NDArray[np.int64]
+    """G/(H + smoothing) of each level, as an integer of the same order."""
+    digits: npt.NDArray[np.int64]
+    """Counters of a sort of levels."""
     local: npt.NDArray[np.int64]
     """Of a node of few rows: the histogram of one feature, three roles one after the other."""
     value: npt.NDArray[np.int64]
@@ -114,32 +117,22 @@ FEW_ROWS = 256
 
 def new_scratch(longest: int) -> Scratch:
     """Working memory for features of at most ``longest`` bins."""
-    longest = max(longest, FEW_SEARCH)
-    gain = np.zeros(longest)
+    # vectors are read and written to their ends
+    length = max(longest, FEW_SEARCH) + LANES
+    gain = np.zeros(length)
     return Scratch(
-        np.zeros(longest, np.int64),
-        np.zeros(longest, np.int64),
-        np.arange(longest, dtype=np.int64),
-        gain,
-        gain.view(np.int64),
-        np.zeros(longest),
-        np.zeros(3 * longest, np.int64),
-        np.zeros(FEW_ROWS + 24, np.int64),
-        np.zeros(FEW_ROWS + 24, np.uint64),
-        np.zeros(FEW_SEARCH, np.int64),
+        prefix=np.zeros(length, np.int64),
+        order=np.zeros(length, np.int64),
+        identity=np.arange(length),
+        gain=gain,
+        gain_bits=gain.view(np.int64),
+        key=np.zeros(length, np.int64),
+        digits=np.zeros(DIGITS, np.int64),
+        local=np.zeros(3 * longest, np.int64),
+        value=np.zeros(FEW_ROWS + 3 * LANES, np.int64),
+        word=np.zeros(FEW_ROWS + 3 * LANES, np.uint64),
+        row_bin=np.zeros(FEW_SEARCH + LANES, np.int64),
     )
-
-
-@inline_kernel
-def sum_g(packed):
-    """Gradient field."""
-    return np.float64(packed >> np.int64(G_SHIFT))
-
-
-@inline_kernel
-def sum_h(packed, bits):
-    """Hessian field."""
-    return np.float64((packed & _LOW_MASK) >> bits)
 
 
 @inline_kernel
@@ -151,7 +144,7 @@ def enough_rows(packed, rule):
     One of thousands of rows might be turned away whose hessians are much smaller than the largest: all together less
     than those of `min_samples` rows may be.
     """
-    low = packed & _LOW_MASK
+    low = packed & LOW_MASK
     count = low & ((np.int64(1) << rule.bits) - np.int64(1))
     return (count >= rule.min_samples) | ((low >> rule.bits) >= rule.sure_hessian)
 
@@ -246,7 +239,7 @@ def side_is_large(sum1, sum2, sum3, rule):
         return False
     if rule.n_roles > 2 and not enough_rows(sum3, rule):
         return False
-    return ((sum1 + sum2 + sum3) & _LOW_MASK) >> rule.bits >= rule.min_hessian
+    return ((sum1 + sum2 + sum3) & LOW_MASK) >> rule.bits >= rule.min_hessian
 
 
 @inline_kernel
@@ -278,50 +271,6 @@ def judge(f, left1, left2, left3, total1, total2, total3, bonus, rule, out):
     out[f].select = select
     out[f].accept = accept
     out[f].evidence = evidence
-
-
-@inline_kernel
-def sort_levels(key, order, n):
-    """Sort ``order[:n]`` by (key, level) with a heap: no allocation, no worst case."""
-    start = n // 2
-    end = n
-    while end > 1:
-        if start > 0:
-            start -= 1
-        else:
-            end -= 1
-            order[0], order[end] = order[end], order[0]
-        root = start
-        while 2 * root + 1 < end:
-            child = 2 * root + 1
-            if child + 1 < end and _before(key, order[child], order[child + 1]):
-                child += 1
-            if not _before(key, order[root], order[child]):
-                break
-            order[root], order[child] = order[child], order[root]
-            root = child
-
-
-@inline_kernel
-def _before(key, a, b):
-    return key[a] < key[b] or (key[a] == key[b] and a < b)
-
-
-@inline_kernel
-def order_levels(hist, at, n, rule, scratch):
-    """Levels that S1 has seen, sorted by G/(H + cat_smooth) on S1 alone; returns their number.
-
-    The other roles have no say in the order, so they judge the split honestly.
-    """
-    m = np.int64(0)
-    for b in range(n):
-        word = hist[at + np.uint64(b)]
-        if word != 0:
-            scratch.key[b] = sum_g(word) / (sum_h(word, rule.bits) + rule.cat_smooth)
-            scratch.order[m] = b
-            m += 1
-    sort_levels(scratch.key, scratch.order, m)
-    return m
 
 
 @inline_kernel
@@ -518,9 +467,8 @@ def scan_features(
             out[f].bin = best + 1
             if missing_left:
                 for b in range(np.uint64(n)):
-                    if hist[at1 + b] == 0:
-                        left2 += hist[at2 + b]
-                        left3 += hist[at3 + b]
+                    left2 += hist[at2 + b] if hist[at1 + b] == 0 else none
+                    left3 += hist[at3 + b] if hist[at1 + b] == 0 else none
         else:
             out[f].bin = order[best]
             if not missing_left:
@@ -535,33 +483,6 @@ def node_value(packed, low, high, rule):
     """Newton step of a set within bounds, in packed units."""
     value = -sum_g(packed) / (sum_h(packed, rule.bits) + rule.reg_lambda)
     return min(max(value, low), high)
-
-
-@inline_kernel
-def left_levels(node, hist, origin, features, rule, scratch, levels, k):
-    """Fill the set of bins that go left at the categorical split of node k.
-
-    Parameters
-    ----------
-    node : NODE_TYPE
-    hist : ndarray, int64
-    origin : int
-        Where the node's histogram begins.
-    levels : ndarray of shape (m, words), uint64
-        Bin b is bit b % 64 of word b // 64.
-    """
-    n = features[node.feature].n_bins
-    at = np.uint64(origin + features[node.feature].offset)
-    m = order_levels(hist, at, n, rule, scratch)
-    for w in range(levels.shape[1]):
-        levels[k, w] = 0
-    if node.missing_left != 0:
-        for b in range(n):
-            if hist[at + np.uint64(b)] == 0:
-                levels[k, b >> 6] |= np.uint64(1) << np.uint64(b & 63)
-    for i in range(min(node.bin, m)):
-        b = scratch.order[i]
-        levels[k, b >> 6] |= np.uint64(1) << np.uint64(b & 63)
 
 
 @inline_kernel

@@ -28,7 +28,7 @@ def add_rows(bins, packed, rows, begin, end, hist, origin):
     Parameters
     ----------
     bins : Bins
-        Narrow feature j has the bins hist[origin + 256 * j : origin + 256 * (j + 1)].
+        Narrow feature j has the bins hist[origin + STRIDE * j : origin + STRIDE * (j + 1)].
     packed : ndarray of shape (n,), int64
         Gradient, hessian and count of each row in one integer.
     rows : ndarray of shape (n,), uint32

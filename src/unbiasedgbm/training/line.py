@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from unbiasedgbm.binning import STRIDE, BinMapper, Bins
+from unbiasedgbm.binning import MOST_NARROW, BinMapper, Bins
 from unbiasedgbm.ensemble.trees import TreeEnsemble
 from unbiasedgbm.kernels import hash_key
 from unbiasedgbm.losses import Loss
@@ -172,15 +172,15 @@ def add_line(trees: TreeEnsemble, mapper: BinMapper, bins: Bins, raw: FloatArray
 
 def _heights(trees: TreeEnsemble, mapper: BinMapper, feature: npt.NDArray[np.int32]) -> FloatArray:
     """What each tree of a line adds in each bin of its feature, shape (n_trees, 256)."""
-    value = np.full((len(feature), STRIDE), np.inf)
+    value = np.full((len(feature), MOST_NARROW), np.inf)
     value[:, 0] = np.nan
     for k, j in enumerate(feature.tolist()):
         # a bin's last value
         value[k, 1 : len(mapper.edges[j]) + 1] = mapper.edges[j]
     root = trees.tree_start[:-1, None]
-    node = np.repeat(root, STRIDE, axis=1)
+    node = np.repeat(root, MOST_NARROW, axis=1)
     # sets are read word by word; those of other nodes, and what lies behind a set's end, are empty
-    sets, (word, bit) = np.append(trees.sets, np.uint64(0)), np.divmod(np.arange(STRIDE), 64)
+    sets, (word, bit) = np.append(trees.sets, np.uint64(0)), np.divmod(np.arange(MOST_NARROW), 64)
     while (inner := trees.left[node] >= 0).any():
         left = np.where(np.isnan(value), trees.missing_left[node], value <= trees.threshold[node])
         own = sets[np.where(word < trees.set_words[node], trees.set_start[node] + word, -1)]

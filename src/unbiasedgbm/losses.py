@@ -30,6 +30,9 @@ _TOO_MUCH = 1e200
 # exp() of more than this is treated as this: exp(±50) is far outside any useful rate.
 _MAX_LOG_RATE = 50.0
 
+# exp() of a little more overflows.
+_MAX_EXPONENT = 700.0
+
 
 class Loss:
     """Base class: what the booster and the importance need to know of a loss.
@@ -173,7 +176,11 @@ class LogLoss(Loss):
 
     def fill_gradients(self, y: FloatArray, raw: FloatArray, g: FloatArray, h: FloatArray) -> None:
         """`gradients` into arrays."""
-        p = _expit(raw, out=g)
+        # in single precision exp(−700) is nothing, too, and there is no warning to silence, which takes longer
+        p = np.negative(raw, out=g)
+        np.exp(np.minimum(p, _MAX_EXPONENT, out=p), out=p)
+        p += 1.0
+        np.reciprocal(p, out=p)
         np.subtract(1.0, p, out=h)
         h *= p
         np.maximum(h, MIN_HESSIAN, out=h)
@@ -499,8 +506,8 @@ def _exp(values: FloatArray) -> FloatArray:
     return np.exp(np.clip(values, -_MAX_LOG_RATE, _MAX_LOG_RATE))
 
 
-def _expit(raw: FloatArray, out: FloatArray | None = None) -> FloatArray:
-    p = np.negative(raw, out=out)
+def _expit(raw: FloatArray) -> FloatArray:
+    p = np.negative(raw)
     with np.errstate(over="ignore"):  # exp(-F) = inf is the right way to a probability of 0
         np.exp(p, out=p)
     p += 1.0

@@ -56,6 +56,8 @@ _MAX_GRADIENT = float(np.finfo(np.float32).max)
 
 # Streams of random bits.
 _STREAM_ROLES, _STREAM_ROWS, _STREAM_NODES, _STREAM_SAMPLE = 0, 1, 2, 4
+# Of what is not drawn.
+_NO_KEY = np.uint64(0)
 
 
 @dataclass
@@ -287,8 +289,8 @@ class Booster:
     def _end_iteration(self, grown: Sequence[GrownTree]) -> None:
         """Note what an iteration's trees, bag by bag, say of the progress."""
         progress = self.progress
-        for tree in grown:
-            self._count_splits(tree.node)
+        # all at once: a tree alone takes as many calls
+        self._count_splits(np.concatenate([tree.node for tree in grown]))
         progress.n_iterations += 1
         split = any(len(tree.node) > 1 for tree in grown)
         progress.idle = 0 if split else progress.idle + 1
@@ -332,12 +334,12 @@ class Booster:
 
     def _draw(self, number: int) -> Draw:
         """Keys of what is random in a tree."""
-        parameters = self.parameters
+        parameters, seed = self.parameters, self.parameters.seed
         return Draw(
-            role_key=hash_key(parameters.seed, _STREAM_ROLES, 0 if parameters.role_draw == "fit" else number + 1),
-            sample_key=hash_key(parameters.seed, _STREAM_SAMPLE, number),
-            pack_key=hash_key(parameters.seed, _STREAM_ROWS, number),
-            node_key=hash_key(parameters.seed, _STREAM_ROLES, number + 1, 1),
+            role_key=hash_key(seed, _STREAM_ROLES, 0 if parameters.role_draw == "fit" else number + 1),
+            sample_key=hash_key(seed, _STREAM_SAMPLE, number) if parameters.subsample < 1.0 else _NO_KEY,
+            pack_key=hash_key(seed, _STREAM_ROWS, number),
+            node_key=hash_key(seed, _STREAM_ROLES, number + 1, 1) if parameters.role_draw == "node" else _NO_KEY,
             subsample=parameters.subsample,
         )
 
@@ -396,7 +398,7 @@ class Booster:
             unit=packing.h_scale / packing.g_scale**2 / dispersion,
             limit=1.0 + math.sqrt(unexplained),
             node_share=parameters.colsample_bynode,
-            node_key=hash_key(parameters.seed, _STREAM_NODES, number),
+            node_key=hash_key(parameters.seed, _STREAM_NODES, number) if parameters.colsample_bynode < 1.0 else _NO_KEY,
         )
 
     def _unexplained(self, output: int, sums: Sums, progress: Progress) -> float:
@@ -504,7 +506,7 @@ class Booster:
         return GrownTree(output, node, levels, value, memory.nodes.count[:m].copy())
 
     def _count_splits(self, node: npt.NDArray[np.void]) -> None:
-        """Add what the splits of a tree are worth; importance counts candidates that were turned away, too (Remark)."""
+        """Add what the splits of some trees are worth; importance counts what was turned away, too (the Remark)."""
         feature = node["feature"]
         made = node["left"] >= 0
         counted = made | ((feature >= 0) & (node["score"] <= self.parameters.min_split_gain))

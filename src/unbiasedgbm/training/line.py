@@ -308,6 +308,9 @@ class Slopes:
         self._exponent = int(np.frexp(shard.max_weight)[1])
         self._weight = np.ldexp(shard.weight if shard.weighted else np.ones(shard.n), -self._exponent)
         self._square = self._sum_squares()
+        # of functions of the same column
+        column_of = np.repeat(np.arange(len(columns)), np.diff(ends))
+        self._within = np.where(column_of[:, None] == column_of, self._square, 0.0)
         self._inverse: FloatArray | None = None
         self.total = np.zeros((n_outputs, ends[-1]))
         self.sure = np.ones(n_outputs, dtype=np.bool_)
@@ -357,11 +360,8 @@ class Slopes:
 
     def _judge(self, way: FloatArray, gradient: FloatArray, hessian: float) -> None:
         """Add to each column's worth what the step would have lost without it, by S2's gradients."""
-        square = hessian * self._square
-        worth = np.empty(len(self.blocks))
-        push = -gradient - (square * way).sum(axis=1)
-        for k, own in enumerate(self.blocks):
-            worth[k] = (way[own] * (push[own] + 0.5 * (square[own, own] * way[own]).sum(axis=1))).sum()
+        push = -gradient - hessian * ((self._square - 0.5 * self._within) * way).sum(axis=1)
+        worth = np.add.reduceat(way * push, [own.start for own in self.blocks])
         self.worth += np.ldexp(worth, self._exponent)
 
     def _sum_squares(self) -> FloatArray:
@@ -474,9 +474,9 @@ def _halve(
 
     ``divide(k, left, first, middle)`` makes an inner node of node k, with the leaves first..middle on the left.
     """
-    waiting = [(k, 0, len(rows) - 1)]
+    waiting, ends = [(k, 0, len(rows) - 1)], [0, *np.cumsum(rows).tolist()]
     for k, first, last in waiting:
-        grown.count[k, 0] = rows[first : last + 1].sum()
+        grown.count[k, 0] = ends[last + 1] - ends[first]
         if first == last:
             grown.value[k] = value[first]
             continue

@@ -206,12 +206,13 @@ class Shard:
                 stop = min(start + step, end)
                 g, h = room[:, : stop - start]
                 loss.fill_gradients(y[start:stop], raw[start:stop], g, h)
+                if loss.bounds is not None:
+                    self.g[:, start:stop], self.h[:, start:stop] = g.T, h.T
+                    continue
                 with np.errstate(over="ignore"):
-                    self.g[:, start:stop] = g.T
-                    self.h[:, start:stop] = h.T
-                if loss.bounds is None:
-                    top_g = max(top_g, float(g.max()), -float(g.min()))
-                    top_h = max(top_h, float(h.max()))
+                    self.g[:, start:stop], self.h[:, start:stop] = g.T, h.T
+                top_g = max(top_g, float(g.max()), -float(g.min()))
+                top_h = max(top_h, float(h.max()))
             return top_g, top_h
 
         tops = self.pool.run(work, self.blocks)

@@ -25,7 +25,7 @@ from unbiasedgbm.threads import Pool
 from unbiasedgbm.training.evidence import N_BUCKETS, EvidenceMemory, bonus_weight
 from unbiasedgbm.training.gradients import Packing, choose_packing, count_bits, drawn_bound, largest_weight
 from unbiasedgbm.training.grower import ASK_PARTITION, DONE, grow, start_tree
-from unbiasedgbm.training.harvest import GrownTree
+from unbiasedgbm.training.harvest import GrownTree, count_splits
 from unbiasedgbm.training.leaves import NewtonStep, newton_step, quantile_step
 from unbiasedgbm.training.nodes import LARGE, N_LEAVES, N_NODES, PARENT, SMALL, Evidence
 from unbiasedgbm.training.partition import add_tree
@@ -197,6 +197,8 @@ class Booster:
         self._bonus_weight = bonus_weight(self.rows.n_rows, self.loss.n_outputs)
         # features that have anything to cut
         self._n_useful = max(int((self.mapper.n_bins > 2).sum()), 1)
+        heaviest = largest_weight(1.0 if self.rows.layout.drawn else 0.0)
+        self._count_bits = count_bits(self.parameters.min_samples_leaf, heaviest)
 
     def _make_lanes(self) -> list[Lane]:
         pools, size = self._pools(), (self.rows.layout, self.mapper, self.features, self.groups)
@@ -289,8 +291,9 @@ class Booster:
     def _end_iteration(self, grown: Sequence[GrownTree]) -> None:
         """Note what an iteration's trees, bag by bag, say of the progress."""
         progress = self.progress
-        # all at once: a tree alone takes as many calls
-        self._count_splits(np.concatenate([tree.node for tree in grown]))
+        for tree in grown:
+            limit = self.parameters.min_split_gain
+            progress.worth += count_splits(tree.node, limit, progress.importance, progress.n_splits)
         progress.n_iterations += 1
         split = any(len(tree.node) > 1 for tree in grown)
         progress.idle = 0 if split else progress.idle + 1
@@ -357,12 +360,11 @@ class Booster:
         """
         rows = lane.rows
         spread = round(unexplained * _SPREADS) / _SPREADS if rows.layout.drawn else 0.0
-        bits = count_bits(self.parameters.min_samples_leaf, largest_weight(1.0 if rows.layout.drawn else 0.0))
         # sums in fixed point leave out less than a unit of each row, which is all of it where all rows are near zero
         room_g, room_h = (total + rows.n / fixed_unit(top, rows.n) for total, top in zip(sums[:2], tops, strict=True))
         room_g = drawn_bound(room_g, sums.g2, tops.g, spread)
         room_h = drawn_bound(room_h, sums.h2, tops.h, spread)
-        packing = choose_packing(room_g, room_h, rows.n_rows, bits, spread)
+        packing = choose_packing(room_g, room_h, rows.n_rows, self._count_bits, spread)
         sum_g, sum_h = rows.pack(draw, output, packing).tolist()
         if not packing.holds(sum_g, sum_h, rows.n_rows):
             raise AssertionError("packed gradients overflow; this is a bug, please report it")
@@ -504,16 +506,6 @@ class Booster:
         node["worth"] *= (0.5 * dispersion if self._code == EVIDENCE else 1.0) / parameters.n_bags
         levels = None if memory.levels is None else memory.levels[:m].copy()
         return GrownTree(output, node, levels, value, memory.nodes.count[:m].copy())
-
-    def _count_splits(self, node: npt.NDArray[np.void]) -> None:
-        """Add what the splits of some trees are worth; importance counts what was turned away, too (the Remark)."""
-        feature = node["feature"]
-        made = node["left"] >= 0
-        counted = made | ((feature >= 0) & (node["score"] <= self.parameters.min_split_gain))
-        p = len(self.features)
-        self.progress.importance += np.bincount(feature[counted], node["worth"][counted], p)
-        self.progress.n_splits += np.bincount(feature[made], minlength=p)
-        self.progress.worth += float(node["worth"][made].sum())
 
     def add_to(self, grown: GrownTree, bins: Bins, raw: FloatArray) -> None:
         """Add a tree to the raw predictions of another table that was binned by the same mapper."""

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from unbiasedgbm.binning import BinMapper
 from unbiasedgbm.ensemble.trees import TreeEnsemble, join
+from unbiasedgbm.kernels import kernel
 from unbiasedgbm.training.nodes import NODE_TYPE
 
 # Memory of grown trees from which on they are put into the model's form, which takes half of it.
@@ -131,3 +132,27 @@ def to_ensemble(mapper: BinMapper, base: npt.NDArray[np.float64], grown: Sequenc
         cover=count[:, :3].sum(axis=1).astype(np.float64),
         score=np.where(np.isfinite(node["score"]), node["score"], 0.0),
     )
+
+
+@kernel
+def count_splits(node, limit, importance, n_splits):
+    """Count the splits of a tree; returns what they are worth together.
+
+    Importance counts candidates that were turned away, too (the paper's Remark).
+
+    Parameters
+    ----------
+    node : ndarray of shape (m,), NODE_TYPE
+    limit : float
+        `min_split_gain`.
+    importance, n_splits : ndarrays of shape (p,), float64 and int64
+        Added to.
+    """
+    worth = 0.0
+    for k in range(node.size):
+        if node[k].left >= 0:
+            worth += node[k].worth
+            n_splits[node[k].feature] += 1
+        if node[k].left >= 0 or (node[k].feature >= 0 and node[k].score <= limit):
+            importance[node[k].feature] += node[k].worth
+    return worth

@@ -139,8 +139,8 @@ class TestTransform:
             tuple(np.empty(0) for _ in range(4)), np.array([5, 300, 256, 1000]), np.array([False, True, False, True])
         )
         assert mapper.column().tolist() == [0, -1, 1, -2]
-        assert mapper.offset().tolist() == [0, 512, 256, 812]
-        assert mapper.hist_size == 2 * 256 + 1300
+        assert mapper.offset().tolist() == [0, 528, 264, 828]
+        assert mapper.hist_size == 2 * 264 + 1300
 
     def test_65535_levels_fit(self):
         X = np.arange(65_535.0)[:, None]

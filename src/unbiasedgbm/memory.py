@@ -11,6 +11,8 @@ from typing import Any
 _SORT_COPIES = 3
 _NODE_BYTES = 75
 _WAITING_ROWS = (6, 8)  # regression, classification
+# Leaves of few rows have no histogram; the others have so many times as many rows as the smallest of them.
+_LARGE_LEAVES = 3.0
 
 
 def resident_bytes() -> int:
@@ -59,6 +61,7 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     from unbiasedgbm.training.defaults import DEFAULT_BAGS, most_leaves, rule_and_leaf
     from unbiasedgbm.training.line import LINE_ROWS, MOST_FEATURES, MOST_TREES
     from unbiasedgbm.training.roles import role_shares
+    from unbiasedgbm.training.splitting import FEW_ROWS, FEW_SEARCH
     from unbiasedgbm.training.workspace import HIST_BYTES, count_lanes, team_size
 
     parameters = REGRESSOR_PARAMETERS if n_classes == 1 else CLASSIFIER_PARAMETERS
@@ -88,9 +91,10 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     shares = shares[shares > 0]
     histogram = 8 * len(shares) * STRIDE * n_features
     n_slots = min(max(2, num_leaves), max(4, HIST_BYTES // (histogram * n_lanes)))
-    # leaves that are large enough to be split wait with their histograms, besides the two that have just been made;
+    # leaves that are large enough to be split by one wait with their histograms, besides two that have just been made;
     # memory of the others is never touched
-    room = float(shares.min()) * n_rows / (_WAITING_ROWS[n_classes > 1] * min_samples)
+    smallest = _WAITING_ROWS[n_classes > 1] * min_samples / float(shares.min())
+    room = n_rows / max(smallest, _LARGE_LEAVES * min(FEW_SEARCH / float(shares[0]), FEW_ROWS))
     waiting = 2 + math.ceil(room * -math.expm1(-num_leaves / room))
     n_members = team_size(n_rows, n_threads // n_lanes)
     histograms = histogram * n_lanes * (min(n_slots, waiting) + n_members - 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -135,7 +136,7 @@ def to_ensemble(mapper: BinMapper, base: npt.NDArray[np.float64], grown: Sequenc
 
 
 @kernel
-def count_splits(node, limit, importance, n_splits):
+def count_splits(node: Any, limit: float, importance: Any, n_splits: Any) -> float:
     """Count the splits of a tree; returns what they are worth together.
 
     Importance counts candidates that were turned away, too (the paper's Remark).

@@ -312,19 +312,60 @@ def fill_prefix(hist, at, n, n_search, levels, categorical, rule, scratch):
 
 
 @inline_kernel
-def role_sum(hist, at, order, n_cuts, levels, categorical):
-    """Sum of a role over the bins of the first ``n_cuts`` cuts, at least one.
+def role_sum(hist, at, order, begin, end, levels, categorical):
+    """Sum of a role over the bins from cut begin − 1 (from the first bin, if 0) to cut end − 1.
 
     Bins that S1 has no rows in belong to the cut before them if they are numbers; levels that it has not seen to none.
     """
     total = np.int64(0)
     if levels is not None and categorical:
-        for k in range(n_cuts):
+        for k in range(begin, end):
             total += hist[at + np.uint64(order[k])]
-    else:
-        for b in range(np.uint64(order[n_cuts - 1] + 1)):
+    elif end > begin:
+        low = np.uint64(0) if begin == 0 else np.uint64(order[begin - 1] + 1)
+        for b in range(low, np.uint64(order[end - 1] + 1)):
             total += hist[at + b]
     return total
+
+
+@inline_kernel
+def first_large(hist, at2, at3, order, n_cuts, skip1, skip2, skip3, levels, categorical, rule, scratch):
+    """First cut whose left side is large. There are more rows left of those behind it, so that theirs are, too."""
+    sum2 = -skip2
+    sum3 = -skip3
+    for k in range(n_cuts):
+        if rule.n_roles > 1:
+            sum2 += role_sum(hist, at2, order, k, k + 1, levels, categorical)
+        if rule.n_roles > 2:
+            sum3 += role_sum(hist, at3, order, k, k + 1, levels, categorical)
+        if side_is_large(scratch.prefix[k] - skip1, sum2, sum3, rule):
+            return k
+    return n_cuts
+
+
+@inline_kernel
+def behind_last_large(hist, at2, at3, order, n_cuts, right1, right2, right3, levels, categorical, rule, scratch):
+    """The cut behind the last one whose right side is large.
+
+    Parameters
+    ----------
+    right1, right2, right3 : int64
+        What is on either side of a cut, less than nothing on the left: see ``prefix``, which counts what is skipped.
+    """
+    sum2 = right2
+    sum3 = right3
+    if rule.n_roles > 1:
+        sum2 -= role_sum(hist, at2, order, 0, n_cuts, levels, categorical)
+    if rule.n_roles > 2:
+        sum3 -= role_sum(hist, at3, order, 0, n_cuts, levels, categorical)
+    for k in range(n_cuts - 1, -1, -1):
+        if side_is_large(right1 - scratch.prefix[k], sum2, sum3, rule):
+            return k + 1
+        if rule.n_roles > 1:
+            sum2 += role_sum(hist, at2, order, k, k + 1, levels, categorical)
+        if rule.n_roles > 2:
+            sum3 += role_sum(hist, at3, order, k, k + 1, levels, categorical)
+    return np.int64(0)
 
 
 @inline_kernel
@@ -411,8 +452,8 @@ def scan_features(
         missing2 = hist[at2] if two else none
         missing3 = hist[at3] if three else none
         if levels is not None and categorical:
-            known2 = role_sum(hist, at2, order, m, levels, categorical) if two else none
-            known3 = role_sum(hist, at3, order, m, levels, categorical) if three else none
+            known2 = role_sum(hist, at2, order, none, m, levels, categorical) if two else none
+            known3 = role_sum(hist, at3, order, none, m, levels, categorical) if three else none
             missing1 = none
         # S1 chooses: where to cut, and the side of its missing values
         top = _NO_SPLIT
@@ -433,6 +474,8 @@ def scan_features(
                 first += 1
             while first < last and not enough_rows(total1 - prefix[last - 1] + skip1, rule):
                 last -= 1
+            left_is_large = False
+            right_is_large = False
             if first < last:
                 fill_gains(scratch, np.uint64(first), np.uint64(last), total1, skip1, sign, low, high, rule)
             while first < last:
@@ -443,21 +486,32 @@ def scan_features(
                 k = first_largest(scratch, np.uint64(first), np.uint64(last))
                 if not scratch.gain[k] > top:
                     break
-                # the other roles' rows are counted at the best cut alone; where they are too few, so they are beyond it
+                # the other roles' rows are counted at the best cut alone; only if there are too few, from the ends
                 sum1 = prefix[k] - skip1
-                sum2 = role_sum(hist, at2, order, k + 1, levels, categorical) - skip2 if two else none
-                sum3 = role_sum(hist, at3, order, k + 1, levels, categorical) - skip3 if three else none
-                if not side_is_large(sum1, sum2, sum3, rule):
-                    first = k + 1
-                elif not side_is_large(total1 - sum1, known2 - sum2, known3 - sum3, rule):
-                    last = k
-                else:
-                    top = scratch.gain[k]
-                    best = k
-                    best_side = side
-                    left2 = sum2 + skip2
-                    left3 = sum3 + skip3
-                    break
+                sum2 = role_sum(hist, at2, order, none, k + 1, levels, categorical) - skip2 if two else none
+                sum3 = role_sum(hist, at3, order, none, k + 1, levels, categorical) - skip3 if three else none
+                if not left_is_large and not side_is_large(sum1, sum2, sum3, rule):
+                    start = first_large(
+                        hist, at2, at3, order, last, skip1, skip2, skip3, levels, categorical, rule, scratch
+                    )
+                    first = max(first, start)
+                    left_is_large = True
+                    if k < first:
+                        continue
+                if not right_is_large and not side_is_large(total1 - sum1, known2 - sum2, known3 - sum3, rule):
+                    rest = (total1 + skip1, known2 + skip2, known3 + skip3)
+                    last = behind_last_large(
+                        hist, at2, at3, order, last, rest[0], rest[1], rest[2], levels, categorical, rule, scratch
+                    )
+                    right_is_large = True
+                    if k >= last:
+                        continue
+                top = scratch.gain[k]
+                best = k
+                best_side = side
+                left2 = sum2 + skip2
+                left3 = sum3 + skip3
+                break
         if best < 0:
             continue
         left1 = prefix[best]

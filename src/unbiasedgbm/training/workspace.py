@@ -226,7 +226,8 @@ class Workspace:
             split_rows=_SPLIT_ROWS,
             build_rows=_BUILD_ROWS,
             scan_bins=_SCAN_BINS,
-            few_search=FEW_SEARCH,
+            # whole-number weights are counts, and those of few rows may be more than a count has room for
+            few_search=0 if rows.counted else FEW_SEARCH,
             few_rows=FEW_ROWS,
             few_features=_FEW_FEATURES,
             n_bins=self.hist_size,

@@ -350,7 +350,7 @@ def behind_last_large(hist, at2, at3, order, n_cuts, right1, right2, right3, lev
     Parameters
     ----------
     right1, right2, right3 : int64
-        What is on either side of a cut, less than nothing on the left: see ``prefix``, which counts what is skipped.
+        The node's sums, and once more what is skipped, which the sums left of a cut hold, too.
     """
     sum2 = right2
     sum3 = right3

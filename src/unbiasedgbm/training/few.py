@@ -181,10 +181,13 @@ def scan_rows(begin, end, table, first_row, count, features, levels, allowed, bo
                 highest = best - 1
                 continue
             missing_left = goes_with_most(left1, total1, rule)
+            out[f].bin = best
+            out[f].missing_left = missing_left
             if not missing_left:
                 left2 -= sum_up_to(word, value, end1, end2, shift, zero)
                 left3 -= sum_up_to(word, value, end2, end3, shift, zero)
-            out[f].bin = best
-            out[f].missing_left = missing_left
-            enter(f, left1, left2, left3, total1, total2, total3, bonus, rule, low, high, out)
+                # what S1 has not seen may leave a side without enough rows
+                if not side_is_large(left1, left2, left3, rule):
+                    break
+            enter(f, left1, left2, left3, total1, total2, total3, bonus, feature.monotone, rule, low, high, out)
             break

@@ -56,7 +56,7 @@ CANDIDATE = np.dtype(
         ("select", np.float64),  # the score that chooses the feature; −inf where there is no split
         ("accept", np.float64),  # the score that the node is judged by
         ("evidence", np.float64),  # the honest score with mean 0 under no signal
-        ("middle", np.float64),  # midpoint of the children's values, for monotone features
+        ("middle", np.float64),  # midpoint of the children's values, of monotone features
     ]
 )
 """A feature's best split of one node."""
@@ -375,13 +375,10 @@ def goes_with_most(left1, total1, rule):
 
 
 @inline_kernel
-def enter(f, left1, left2, left3, total1, total2, total3, bonus, rule, low, high, out):
-    """Judge feature f's best split, unless what S1 has not seen leaves a side without enough rows."""
-    if not side_is_large(left1, left2, left3, rule):
-        return
-    if not side_is_large(total1 - left1, total2 - left2, total3 - left3, rule):
-        return
-    out[f].middle = 0.5 * (node_value(left1, low, high, rule) + node_value(total1 - left1, low, high, rule))
+def enter(f, left1, left2, left3, total1, total2, total3, bonus, sign, rule, low, high, out):
+    """Judge feature f's best split; ``sign`` is its monotone constraint."""
+    if sign != 0:
+        out[f].middle = 0.5 * (node_value(left1, low, high, rule) + node_value(total1 - left1, low, high, rule))
     judge(f, left1, left2, left3, total1, total2, total3, bonus[f], rule, out)
 
 
@@ -529,7 +526,12 @@ def scan_features(
                 left1 -= missing1
                 left2 -= missing2
                 left3 -= missing3
-        enter(f, left1, left2, left3, total1, total2, total3, bonus, rule, low, high, out)
+        # what S1 has not seen may leave a side without enough rows
+        if not side_is_large(left1, left2, left3, rule):
+            continue
+        if not side_is_large(total1 - left1, total2 - left2, total3 - left3, rule):
+            continue
+        enter(f, left1, left2, left3, total1, total2, total3, bonus, sign, rule, low, high, out)
 
 
 @inline_kernel

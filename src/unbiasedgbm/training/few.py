@@ -16,7 +16,6 @@ from unbiasedgbm.training.splitting import (
     enter,
     fill_gains,
     goes_with_most,
-    scan_features,
     side_is_large,
 )
 from unbiasedgbm.vectors import LANES, sum_up_to, sums_up_to
@@ -81,10 +80,11 @@ def _gather(table, first_row, n, gathered, at, scratch):
 
 
 @inline_kernel
-def scan_rows(begin, end, table, first_row, count, features, levels, allowed, bonus, rule, low, high, scratch, out):
+def scan_rows(begin, end, table, first_row, count, features, allowed, bonus, rule, low, high, scratch, out):
     """Find and judge the best split of the features begin..end−1 in a node of few rows, as `scan_features` does.
 
-    Categories, and features that are missing in rows of S1, get a histogram of their own all the same.
+    Categories, and features that are missing in rows of S1, need a histogram all the same, and are left to others: NaN
+    is their score.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def scan_rows(begin, end, table, first_row, count, features, levels, allowed, bo
         Where in ``table.rows`` the node's rows begin, role by role.
     count : ndarray of shape (4,), int64
         Rows of each role.
-    features, levels, allowed, bonus, rule, low, high, scratch, out
+    features, allowed, bonus, rule, low, high, scratch, out
         As in `scan_features`.
     """
     word, value, key = scratch.word, scratch.value, scratch.row_bin
@@ -129,25 +129,7 @@ def scan_rows(begin, end, table, first_row, count, features, levels, allowed, bo
                 least = min(least, key[i])
             plain = least > 0
         if not plain:
-            size = np.int64(scratch.local.size // 3)
-            feature_histogram(table, column, feature.n_bins, first_row, count, rule.n_roles, size, scratch.local)
-            scan_features(
-                f,
-                f + 1,
-                scratch.local,
-                -feature.offset,
-                size,
-                n1,
-                features,
-                levels,
-                allowed,
-                bonus,
-                rule,
-                low,
-                high,
-                scratch,
-                out,
-            )
+            out[f].select = np.nan
             continue
         sums_up_to(key, value, n1, scratch.prefix)
         fill_gains(scratch, zero, end1, total1, np.int64(0), feature.monotone, low, high, rule)

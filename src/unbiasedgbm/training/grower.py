@@ -523,40 +523,52 @@ def grow(
         elif task == _SUBTRACT:
             at, small = node[k].slot * size, node[other].slot * size
             subtract(table.hist, at, small, rule.n_roles, limits.n_bins, features, first, last)
-        elif task == _SCAN_ROWS:
-            scan_rows(
-                first,
-                last,
-                table,
-                node[k].begin,
-                nodes.count[k],
-                features,
-                levels,
-                allowed,
-                evidence.bonus,
-                rule,
-                node[k].low,
-                node[k].high,
-                scratch,
-                out,
-            )
         elif last > first:
-            scan_features(
-                first,
-                last,
-                table.hist,
-                node[k].slot * size,
-                limits.n_bins,
-                nodes.count[k, 0],
-                features,
-                levels,
-                allowed,
-                evidence.bonus,
-                rule,
-                node[k].low,
-                node[k].high,
-                scratch,
-                out,
-            )
+            few = task == _SCAN_ROWS
+            if few:
+                scan_rows(
+                    first,
+                    last,
+                    table,
+                    node[k].begin,
+                    nodes.count[k],
+                    features,
+                    allowed,
+                    evidence.bonus,
+                    rule,
+                    node[k].low,
+                    node[k].high,
+                    scratch,
+                    out,
+                )
+            # all features in the node's histogram, or one after the other those that need one of their own
+            hist, origin, width = table.hist, node[k].slot * size, limits.n_bins
+            end = last
+            for f in range(first, last if few else first + 1):
+                if few:
+                    if not np.isnan(out[f].select):
+                        continue
+                    hist, origin, width, end = scratch.local, -features[f].offset, scratch.local.size // 3, f + 1
+                    column, n_bins = features[f].column, features[f].n_bins
+                    feature_histogram(
+                        table, column, n_bins, node[k].begin, nodes.count[k], rule.n_roles, width, scratch.local
+                    )
+                scan_features(
+                    f,
+                    end,
+                    hist,
+                    origin,
+                    width,
+                    nodes.count[k, 0],
+                    features,
+                    levels,
+                    allowed,
+                    evidence.bonus,
+                    rule,
+                    node[k].low,
+                    node[k].high,
+                    scratch,
+                    out,
+                )
         if sharing:
             count(board, FINISHED)

@@ -61,22 +61,26 @@ def feature_histogram(table, column, n_bins, begin, count, n_roles, size, local)
 
 
 @inline_kernel
-def _gather(table, first_row, n, gathered, at, scratch):
-    """Put gradients of n rows side by side, or their word of eight bins; returns where the next ones may begin."""
+def _gather(table, first_row, count, n_roles, gathered, scratch):
+    """Put gradients of a node's rows side by side, role by role, or their word of eight bins."""
     n_words = np.uint64((table.bins.n_narrow + 7) // 8)
     first = np.uint64(first_row)
-    end = at + _padded(n)
-    for i in range(np.uint64(n)):
-        row = np.uint64(table.rows[first + i])
-        if gathered < 0:
-            scratch.value[at + i] = table.packed[row]
-        else:
-            scratch.word[at + i] = table.bins.words[row * n_words + np.uint64(gathered)]
-    for i in range(at + np.uint64(n), end):
-        # counts for nothing, and is in the last bin
-        scratch.value[i] = 0
-        scratch.word[i] = _ALL_ONES
-    return end
+    at = np.uint64(0)
+    for role in range(n_roles):
+        n = np.uint64(count[role])
+        for i in range(n):
+            row = np.uint64(table.rows[first + i])
+            if gathered < 0:
+                scratch.value[at + i] = table.packed[row]
+            else:
+                scratch.word[at + i] = table.bins.words[row * n_words + np.uint64(gathered)]
+        end = at + _padded(n)
+        for i in range(at + n, end):
+            # counts for nothing, and is in the last bin
+            scratch.value[i] = 0
+            scratch.word[i] = _ALL_ONES
+        first += n
+        at = end
 
 
 @inline_kernel
@@ -102,9 +106,10 @@ def scan_rows(begin, end, table, first_row, count, features, allowed, bonus, rul
     n1 = count[0]
     n2 = count[1] if rule.n_roles > 1 else np.int64(0)
     n3 = count[2] if rule.n_roles > 2 else np.int64(0)
-    end1 = _gather(table, first_row, n1, -1, zero, scratch)
-    end2 = _gather(table, first_row + n1, n2, -1, end1, scratch)
-    end3 = _gather(table, first_row + n1 + n2, n3, -1, end2, scratch)
+    end1 = _padded(n1)
+    end2 = end1 + _padded(n2)
+    end3 = end2 + _padded(n3)
+    _gather(table, first_row, count, rule.n_roles, -1, scratch)
     total1 = sum_up_to(word, value, zero, end1, zero, _BYTE)
     total2 = sum_up_to(word, value, end1, end2, zero, _BYTE)
     total3 = sum_up_to(word, value, end2, end3, zero, _BYTE)
@@ -120,9 +125,7 @@ def scan_rows(begin, end, table, first_row, count, features, allowed, bonus, rul
         if plain:
             if column >> 3 != gathered:
                 gathered = column >> 3
-                _gather(table, first_row, n1, gathered, zero, scratch)
-                _gather(table, first_row + n1, n2, gathered, end1, scratch)
-                _gather(table, first_row + n1 + n2, n3, gathered, end2, scratch)
+                _gather(table, first_row, count, rule.n_roles, gathered, scratch)
             least = _LAST_BIN
             for i in range(end1):
                 key[i] = np.int64((word[i] >> shift) & _BYTE)

@@ -7,8 +7,10 @@ meet in it, and does not survive a fork).
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -35,10 +37,26 @@ _OPTIONS: dict[str, Any] = {
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile ``function`` on first use; keep the machine code on disk where a folder for it can be written."""
     try:
-        return numba.njit(cache=True, **_OPTIONS)(function)
+        compiled = numba.njit(cache=True, **_OPTIONS)(function)
     except RuntimeError:
         # numba found no writable place beside the package, in the user's cache folder or in NUMBA_CACHE_DIR.
         return numba.njit(**_OPTIONS)(function)
+    # numba only asks whether the file of this function has changed, but what it calls is part of the machine code
+    on_disk = getattr(compiled._cache, "_cache_file", None)
+    if on_disk is not None:
+        on_disk._source_stamp = (on_disk._source_stamp, _sources_digest())
+    return compiled
+
+
+@lru_cache(maxsize=1)
+def _sources_digest() -> str:
+    """Digest of all modules that have to do with kernels."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        source = path.read_bytes()
+        if b"kernels import" in source or b"numba" in source:
+            digest.update(source)
+    return digest.hexdigest()
 
 
 def inline_kernel(function: Callable[..., Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Kernels of a cluster: one split of a node in one call, roles drawn anew in a node, and the best splits of nodes."""
+"""Kernels of a cluster: splits of nodes in one call, roles drawn anew in a node, and the best splits of nodes."""
 
 from __future__ import annotations
 
@@ -21,47 +21,9 @@ IntArray = npt.NDArray[np.int64]
 _LOW_MASK = np.int64((1 << G_SHIFT) - 1)
 
 
-@kernel
-def answer_split(
-    bins,
-    packed,
-    rows,
-    spare,
-    column,
-    categorical,
-    threshold,
-    missing_left,
-    levels,
-    k,
-    begin,
-    count,
-    sides,
-    build,
-    n_roles,
-    size,
-    hist,
-):
-    """Divide a node's rows, role by role, and add up the histograms of the children that are asked for.
-
-    Parameters
-    ----------
-    bins, packed, rows, spare
-        See `training.shard.Shard`.
-    column, categorical, threshold, missing_left, levels, k
-        The split; see `partition.split_rows`.
-    begin : int
-        Where in ``rows`` the node's rows begin.
-    count : ndarray of shape (4,), int64
-        Rows of each role.
-    sides : ndarray of shape (2, 4), int64
-        Filled: rows of each role that went left, and right.
-    build : int
-        1 for the left child's histogram, 2 for the right one's, 3 for both.
-    n_roles, size : int
-        Roles and bins of a histogram.
-    hist : ndarray of shape (n_built * n_roles * size,), int64
-        Added to: the left child's, then the right one's, those that are built.
-    """
+@inline_kernel
+def _divide(bins, rows, spare, column, categorical, threshold, missing_left, levels, k, begin, count, sides):
+    """Divide a node's rows, role by role; ``sides`` is filled with the rows of each role that went left, and right."""
     first = begin
     n_left = np.int64(0)
     for role in range(4):
@@ -81,16 +43,88 @@ def answer_split(
         left_at += sides[0, role]
         right_at += sides[1, role]
         first = last
-    first = begin
-    origin = np.int64(0)
-    for side in range(2):
-        if (build >> side) & 1 != 0:
-            at = first
-            for role in range(n_roles):
-                add_rows(bins, packed, rows, at, at + sides[side, role], hist, origin)
-                at += sides[side, role]
-                origin += size
-        first = begin + n_left
+
+
+@kernel
+def answer_splits(
+    chosen,
+    bins,
+    packed,
+    rows,
+    spare,
+    splits,
+    levels,
+    build,
+    begin,
+    count,
+    sides,
+    n_roles,
+    size,
+    start,
+    length,
+    room,
+    place,
+    answer,
+):
+    """Divide the rows of some nodes, and add up the histograms of the children that are asked for.
+
+    Parameters
+    ----------
+    chosen : ndarray of shape (n,), int64
+        Which of the nodes.
+    bins, packed, rows, spare
+        See `training.shard.Shard`.
+    splits, levels, build
+        See `tree_rows.Splits`.
+    begin : ndarray of shape (m,), int64
+        Where in ``rows`` a node's rows begin.
+    count : ndarray of shape (m, 4), int64
+        Rows of each role.
+    sides : ndarray of shape (m, 2, 4), int64
+        Filled: rows of each role that went left, and right.
+    n_roles, size : int
+        Roles and bins of a histogram.
+    start, length : ndarrays of shape (n_runs,), int64
+        Runs of used cells; see `tree_rows.used_cells`.
+    room : ndarray of shape (n_roles * size,), int64
+        For a histogram.
+    place : ndarray of shape (m,), int64
+        Where in ``answer`` a node's first histogram goes.
+    answer : ndarray of shape (n_histograms, n_used), int64
+        Filled: used cells, the left child's before those of the right one.
+    """
+    for i in range(chosen.size):
+        k = chosen[i]
+        column, categorical, threshold, missing_left = splits[k, 0], splits[k, 1], splits[k, 2], splits[k, 3]
+        _divide(
+            bins, rows, spare, column, categorical, threshold, missing_left, levels, k, begin[k], count[k], sides[k]
+        )
+        to = place[k]
+        first = begin[k]
+        for side in range(2):
+            if (build[k] >> side) & 1 != 0:
+                for c in range(n_roles * size):
+                    room[c] = 0
+                at = first
+                for role in range(n_roles):
+                    add_rows(bins, packed, rows, at, at + sides[k, side, role], room, role * size)
+                    at += sides[k, side, role]
+                _gather_used(room, n_roles, size, start, length, answer, to)
+                to += 1
+            for role in range(4):
+                first += sides[k, side, role]
+
+
+@inline_kernel
+def _gather_used(hist, n_roles, size, start, length, answer, to):
+    """Copy the used cells of a histogram."""
+    at = np.int64(0)
+    for role in range(n_roles):
+        for run in range(length.size):
+            origin = role * size + start[run]
+            for c in range(length[run]):
+                answer[to, at + c] = hist[origin + c]
+            at += length[run]
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""One large node on all threads of a station; small ones are done side by side, each by `kernels.answer_split`."""
+"""One large node on all threads of a station; small ones are done side by side, by `kernels.answer_splits`."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unbiasedgbm.distributed.kernels import Arrivals
+from unbiasedgbm.distributed.tree_rows import used_runs
 
 IntArray = npt.NDArray[np.int64]
 
@@ -37,7 +38,7 @@ class Shelf:
         self.cells = np.empty((n, size), np.int64)
         self._used = used
         self._role_size = size // n_roles
-        self._runs = _runs(np.arange(size)[used], self._role_size)
+        self._runs = used_runs(np.arange(size)[used], self._role_size)
         self.clear()
 
     def clear(self) -> None:
@@ -96,10 +97,3 @@ class Shelf:
         """Forget a node's histogram, if it is here."""
         if path in self._place:
             self._free.append(self._place.pop(path))
-
-
-def _runs(used: npt.NDArray[np.intp], size: int) -> tuple[IntArray, IntArray]:
-    """First cell and length of each run of used cells among the first ``size``."""
-    used = used[used < size]
-    first = np.flatnonzero(np.diff(used, prepend=-2) != 1)
-    return used[first].astype(np.int64), np.diff(first, append=len(used)).astype(np.int64)

@@ -541,8 +541,8 @@ class Station:
         data = TrainingData(bins, y, weight, counts)
         shard = Shard(data, raw, bags, plan.layout, self._pool, runs, plan.weight_scale)
         shards = shard.lanes([self._pool] * plan.n_lanes)
-        parts = np.zeros((self._pool.n_threads - 1, plan.layout.n_roles * plan.layout.hist_size), np.int64)
-        self._lanes = [TreeRows(one, plan.mapper, runs, parts) for one in shards]
+        room = np.zeros((self._pool.n_threads, plan.layout.n_roles * plan.layout.hist_size), np.int64)
+        self._lanes = [TreeRows(one, plan.mapper, runs, room) for one in shards]
         # of several trees of an iteration in one lane, all but the last are added before it is finished
         changes = raw.shape[1] > 1 or plan.n_bags > plan.n_lanes
         self._bags = [BagRows(bag, changes) for bag in shard.bags]

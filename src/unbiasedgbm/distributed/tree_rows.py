@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unbiasedgbm.binning import BinMapper
-from unbiasedgbm.distributed.kernels import answer_split, redraw_roles
+from unbiasedgbm.distributed.kernels import answer_splits, redraw_roles
 from unbiasedgbm.distributed.pooled import divide, histogram
 from unbiasedgbm.training.shard import Draw, Layout, Shard
 
@@ -24,8 +24,9 @@ IntArray = npt.NDArray[np.int64]
 # From so many (row, feature) pairs on, a node's rows are worth all threads; smaller nodes are done side by side.
 _POOL_PAIRS = 1_000_000
 
-# Which histograms of children are asked for.
+# Which histograms of children are asked for, and how many these are.
 NEITHER, LEFT, RIGHT, BOTH = range(4)
+_N_BUILT = np.array([0, 1, 1, 2])
 
 
 class Splits(NamedTuple):
@@ -51,6 +52,13 @@ def used_cells(mapper: BinMapper, layout: Layout) -> npt.NDArray[np.intp] | slic
         return slice(None)
     one.sort()
     return np.concatenate([one + role * layout.hist_size for role in range(layout.n_roles)])
+
+
+def used_runs(used: npt.NDArray[np.intp], size: int) -> tuple[IntArray, IntArray]:
+    """First cell and length of each run of used cells among the first ``size``, which are those of one role."""
+    used = used[used < size]
+    first = np.flatnonzero(np.diff(used, prepend=-2) != 1)
+    return used[first].astype(np.int64), np.diff(first, append=len(used)).astype(np.int64)
 
 
 class BagRows:
@@ -118,17 +126,18 @@ class TreeRows:
     shard : Shard
     mapper : BinMapper
     runs : sequence of (first row here, its number among all rows)
-    parts : ndarray of shape (n_threads - 1, node_size), int64
-        Room for threads, which trees that are grown at the same time share.
+    room : ndarray of shape (n_threads, node_size), int64
+        For a histogram of each thread, which trees that are grown at the same time share.
     """
 
-    def __init__(self, shard: Shard, mapper: BinMapper, runs: Sequence[tuple[int, int]], parts: IntArray) -> None:
+    def __init__(self, shard: Shard, mapper: BinMapper, runs: Sequence[tuple[int, int]], room: IntArray) -> None:
         self.shard = shard
         self._used = used_cells(mapper, shard.layout)
-        self._node_size = shard.layout.n_roles * shard.layout.hist_size
-        self._n_used = self._node_size if isinstance(self._used, slice) else len(self._used)
+        cells = np.arange(room.shape[1])[self._used]
+        self._n_used = len(cells)
+        self._used_runs = used_runs(cells, shard.layout.hist_size)
         self._runs = runs
-        self._parts = parts
+        self._room = room
         self._n_features = len(mapper.n_bins)
         self._answer = np.empty((0, self._n_used), np.int64)
         self._begin: dict[int, int] = {}
@@ -173,9 +182,7 @@ class TreeRows:
         if 2 * path in self._begin:
             # its rows are no longer sorted by role
             return self.histogram(2 * path) + self.histogram(2 * path + 1)
-        hist = np.zeros(self._node_size, np.int64)
-        histogram(self.shard, self._begin[path], self._count[path], self._parts, hist)
-        return hist[self._used]
+        return self._histogram(self._begin[path], self._count[path]).copy()
 
     def split(self, splits: Splits) -> tuple[IntArray, IntArray]:
         """Divide nodes and build the histograms asked for.
@@ -188,66 +195,68 @@ class TreeRows:
             In the order of the splits, left before right. Only until this is called again: whoever asks for more has
             them, and memory that is new to the process takes longer to fill than to add up.
         """
-        counts = np.zeros((len(splits.paths), 2, 4), np.int64)
-        n_built = [0, 1, 1, 2]
-        at = np.cumsum([0, *(n_built[kind] for kind in splits.build.tolist())])
-        if len(self._answer) < at[-1]:
-            self._answer = np.empty((int(at[-1]), self._n_used), np.int64)
-        histograms = self._answer[: at[-1]]
-        alone = self.shard.pool.n_threads == 1 or splits.redraw is not None
-        small = []
-        for k, path in enumerate(splits.paths):
-            task = (k, splits, counts[k], histograms[at[k] : at[k + 1]])
-            if alone or int(self._count[path].sum()) * self._n_features < _POOL_PAIRS:
-                small.append(task)
-            else:
-                self._split_pooled(*task)
-        self.shard.pool.run(self._split_alone, small)
-        for path, sides in zip(splits.paths, counts, strict=True):
-            begin = self._begin[path]
-            self._begin[2 * path], self._count[2 * path] = begin, sides[0]
-            self._begin[2 * path + 1], self._count[2 * path + 1] = begin + int(sides[0].sum()), sides[1]
+        paths = splits.paths
+        # those that come by wire are of another type to numba
+        rule, build = np.array(splits.rule), np.array(splits.build)
+        levels = None if splits.levels is None else np.array(splits.levels)
+        begin = np.array([self._begin[path] for path in paths])
+        count = np.array([self._count[path] for path in paths])
+        counts = np.zeros((len(paths), 2, 4), np.int64)
+        place = np.cumsum(_N_BUILT[build]) - _N_BUILT[build]
+        histograms = self._answer_room(int(_N_BUILT[build].sum()))
+        shard, pool, layout = self.shard, self.shard.pool, self.shard.layout
+        large = np.full(len(paths), False)
+        if pool.n_threads > 1 and splits.redraw is None:
+            large = count.sum(axis=1) * self._n_features >= _POOL_PAIRS
+        for k in np.flatnonzero(large).tolist():
+            counts[k, 0] = divide(shard, int(begin[k]), count[k], (shard.bins, *rule[k].tolist(), levels, k))
+            counts[k, 1] = count[k] - counts[k, 0]
+            self._fill(int(build[k]), int(begin[k]), counts[k], histograms[place[k] :])
+        # the largest first, in turns
+        small = np.flatnonzero(~large)
+        small = small[np.argsort(-count[small].sum(axis=1), kind="stable")]
+        now = np.zeros_like(build) if splits.redraw is not None else build
+        node = (shard.bins, shard.packed, shard.rows, shard.spare, rule, levels, now, begin, count, counts)
+        hist = (layout.n_roles, layout.hist_size, *self._used_runs)
+        shares = [small[thread :: pool.n_threads] for thread in range(min(pool.n_threads, len(small)))]
+        pool.run(
+            answer_splits,
+            [(share, *node, *hist, room, place, histograms) for share, room in zip(shares, self._room, strict=False)],
+        )
+        if splits.redraw is not None:
+            for k in range(len(paths)):
+                self._redraw(splits.redraw[k], int(begin[k]), counts[k])
+                self._fill(int(build[k]), int(begin[k]), counts[k], histograms[place[k] :])
+        for path, first, sides in zip(paths, begin.tolist(), counts, strict=True):
+            self._begin[2 * path], self._count[2 * path] = first, sides[0]
+            self._begin[2 * path + 1], self._count[2 * path + 1] = first + int(sides[0].sum()), sides[1]
         return counts, histograms
 
-    def _split_alone(self, k: int, splits: Splits, sides: IntArray, histograms: IntArray) -> None:
-        """One split on one thread."""
-        shard, path, build = self.shard, splits.paths[k], int(splits.build[k])
-        n_roles, size = shard.layout.n_roles, shard.layout.hist_size
-        whole = isinstance(self._used, slice)
-        built = histograms if whole else np.empty((len(histograms), self._node_size), np.int64)
-        # here, not for all nodes at once: memory that was just touched is near
-        built[:] = 0
-        begin = self._begin[path]
-        answer_split(
-            *(shard.bins, shard.packed, shard.rows, shard.spare, *splits.rule[k].tolist(), splits.levels, k),
-            *(begin, self._count[path], sides, NEITHER if splits.redraw is not None else build, n_roles, size),
-            built.reshape(-1),
-        )
-        if splits.redraw is None:
-            if not whole:
-                histograms[:] = built[:, self._used]
-            return
+    def _answer_room(self, n: int) -> IntArray:
+        """Room for so many histograms."""
+        if len(self._answer) < n:
+            self._answer = np.empty((n, self._n_used), np.int64)
+        return self._answer[:n]
+
+    def _redraw(self, keys: npt.NDArray[np.uint64], begin: int, sides: IntArray) -> None:
+        """Draw the roles of both children's rows anew."""
+        shard = self.shard
+        for key, count in zip(keys, sides, strict=True):
+            n = int(count.sum())
+            redraw_roles(key, shard.layout.share, shard.rows, self._numbers, begin, count, shard.spare)
+            begin += n
+
+    def _fill(self, build: int, begin: int, sides: IntArray, histograms: IntArray) -> None:
+        """Fill the histograms of children that are asked for, on all threads."""
         starts = (begin, begin + int(sides[0].sum()))
-        for side in (0, 1):
-            redraw_roles(
-                splits.redraw[k, side], shard.layout.share, shard.rows, self._numbers, starts[side], sides[side],
-                shard.spare,
-            )  # fmt: skip
-        self._histograms(build, starts, sides, histograms)
-
-    def _split_pooled(self, k: int, splits: Splits, sides: IntArray, histograms: IntArray) -> None:
-        """One split on all threads."""
-        shard, path = self.shard, splits.paths[k]
-        begin, count = self._begin[path], self._count[path]
-        sides[0] = divide(shard, begin, count, (shard.bins, *splits.rule[k].tolist(), splits.levels, k))
-        sides[1] = count - sides[0]
-        self._histograms(int(splits.build[k]), (begin, begin + int(sides[0].sum())), sides, histograms)
-
-    def _histograms(self, build: int, starts: tuple[int, int], sides: IntArray, histograms: IntArray) -> None:
-        hist = np.zeros(self._node_size, np.int64)
         for place, side in enumerate(_built(build)):
-            histogram(self.shard, starts[side], sides[side], self._parts, hist)
-            histograms[place] = hist[self._used]
+            histograms[place] = self._histogram(starts[side], sides[side])
+
+    def _histogram(self, begin: int, count: IntArray) -> IntArray:
+        """Used cells of the histogram of some rows, on all threads; only until there is another one."""
+        histogram(self.shard, begin, count, self._room[1:], self._room[0])
+        used: IntArray = self._room[0, self._used]
+        return used
 
     # -- leaves ------------------------------------------------------------------------------------------------------
 

@@ -45,6 +45,20 @@ def _divide(bins, rows, spare, column, categorical, threshold, missing_left, lev
         first = last
 
 
+@inline_kernel
+def _gather_used(hist, n_roles, size, start, length, cells, to):
+    """Copy the used cells of a histogram to ``cells[to:]``; returns where they end."""
+    at = np.uint64(to)
+    for role in range(n_roles):
+        for run in range(length.size):
+            origin = np.uint64(role * size + start[run])
+            # unsigned, or numba looks whether they count from the end
+            for c in range(np.uint64(length[run])):
+                cells[at + c] = hist[origin + c]
+            at += np.uint64(length[run])
+    return np.int64(at)
+
+
 @kernel
 def answer_splits(
     chosen,
@@ -89,8 +103,8 @@ def answer_splits(
     room : ndarray of shape (n_roles * size,), int64
         For a histogram.
     place : ndarray of shape (m,), int64
-        Where in ``answer`` a node's first histogram goes.
-    answer : ndarray of shape (n_histograms, n_used), int64
+        Where in ``answer`` a node's first histogram begins.
+    answer : ndarray of shape (n_histograms * n_used,), int64
         Filled: used cells, the left child's before those of the right one.
     """
     for i in range(chosen.size):
@@ -103,28 +117,15 @@ def answer_splits(
         first = begin[k]
         for side in range(2):
             if (build[k] >> side) & 1 != 0:
-                for c in range(n_roles * size):
+                for c in range(room.size):
                     room[c] = 0
                 at = first
                 for role in range(n_roles):
                     add_rows(bins, packed, rows, at, at + sides[k, side, role], room, role * size)
                     at += sides[k, side, role]
-                _gather_used(room, n_roles, size, start, length, answer, to)
-                to += 1
+                to = _gather_used(room, n_roles, size, start, length, answer, to)
             for role in range(4):
                 first += sides[k, side, role]
-
-
-@inline_kernel
-def _gather_used(hist, n_roles, size, start, length, answer, to):
-    """Copy the used cells of a histogram."""
-    at = np.int64(0)
-    for role in range(n_roles):
-        for run in range(length.size):
-            origin = role * size + start[run]
-            for c in range(length[run]):
-                answer[to, at + c] = hist[origin + c]
-            at += length[run]
 
 
 @kernel
@@ -180,17 +181,17 @@ def _take_in(hist, origin, size, n_roles, n_bins, arrivals, i):
         n_used = np.int64(0)
         for run in range(arrivals.length.size):
             n_used += arrivals.length[run]
-        at = number * n_used * n_roles
+        at = np.uint64(number * n_used * n_roles)
         for role in range(n_roles):
             for run in range(arrivals.length.size):
-                to = origin + role * n_bins + arrivals.start[run]
-                for c in range(arrivals.length[run]):
+                to = np.uint64(origin + role * n_bins + arrivals.start[run])
+                for c in range(np.uint64(arrivals.length[run])):
                     hist[to + c] = arrivals.cells[at + c]
-                at += arrivals.length[run]
+                at += np.uint64(arrivals.length[run])
     elif arrivals.sibling[i] >= 0:
-        other = arrivals.sibling[i] * size
-        for c in range(size):
-            hist[origin + c] -= hist[other + c]
+        to, other = np.uint64(origin), np.uint64(arrivals.sibling[i] * size)
+        for c in range(np.uint64(size)):
+            hist[to + c] -= hist[other + c]
 
 
 @inline_kernel

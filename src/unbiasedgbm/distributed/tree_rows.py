@@ -221,7 +221,10 @@ class TreeRows:
         shares = [small[thread :: pool.n_threads] for thread in range(min(pool.n_threads, len(small)))]
         pool.run(
             answer_splits,
-            [(share, *node, *hist, room, place, histograms) for share, room in zip(shares, self._room, strict=False)],
+            [
+                (share, *node, *hist, room, place * self._n_used, histograms.reshape(-1))
+                for share, room in zip(shares, self._room, strict=False)
+            ],
         )
         if splits.redraw is not None:
             for k in range(len(paths)):

@@ -267,9 +267,10 @@ class TreeRows:
         """Where the rows of a node lie, those of the roles first..last−1."""
         if 2 * path in self._begin:
             return self._ranges(2 * path, first, last) + self._ranges(2 * path + 1, first, last)
-        count = self._count[path]
-        begin = self._begin[path] + int(count[:first].sum())
-        return [(begin, begin + int(count[first:last].sum()))]
+        # sums of so few numbers take longer in NumPy
+        count = self._count[path].tolist()
+        begin = self._begin[path] + sum(count[:first])
+        return [(begin, begin + sum(count[first:last]))]
 
     def _value_ranges(self, paths: list[int]) -> list[list[tuple[int, int]]]:
         """Where the rows lie that the values of leaves are computed of."""

@@ -35,6 +35,9 @@ IntArray = npt.NDArray[np.int64]
 # Trees that are grown at the same time; each of them takes memory on the stations.
 _MOST_LANES = 4
 
+# Divisions too many that cost less than a round too many.
+_FEW_MORE = 16
+
 
 class RemoteRows:
     """Training rows on the stations of a crew, as one tree at a time sees them; see `training.workspace.Rows`.
@@ -291,16 +294,19 @@ class RemoteRows:
             return [(path, first, BOTH if room > 1 else NEITHER)]
         heap = [(-math.inf, path, first), *self._ready(self._leaves)]
         heapq.heapify(heap)
-        # what the tree before divided, this one is likely to divide; and half of what it may divide at all
-        likely = min(self._lowest.get(self._output, -math.inf), first.score)
-        n_likely = min(room, len(heap)) // 2
+        # what scores as much as what the tree before divided, this one is likely to divide, and half of its leaves; if
+        # there was none, half of what it may divide at all. Beyond that half, children may take the place of others
+        likely = min(self._lowest.get(self._output, math.inf), first.score)
+        n_likely = (min(room, len(heap)) if self._output in self._lowest else room) // 2
+        n_most = room // 2 + _FEW_MORE
         chosen: list[tuple[int, Outlook, int]] = []
         while heap and room > 0 and (not chosen or len(self._shelf) + 2 * len(chosen) < self._room()):
             _, path, outlook = heapq.heappop(heap)
-            if chosen and n_likely <= 0 and outlook.score <= likely:
+            if chosen and (n_most <= 0 or (n_likely <= 0 and outlook.score <= likely)):
                 break
             room -= 1
             n_likely -= 1
+            n_most -= 1
             if path not in self._sides:
                 # children of what can only be the last split are leaves for good, as are those at the greatest depth
                 last = room == 0 or path.bit_length() == self._parameters.max_depth

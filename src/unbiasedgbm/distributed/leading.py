@@ -79,15 +79,23 @@ class LeadingStation(Station):
 
         def send(steps: list[Step]) -> list[Any]:
             nonlocal n_asked, n_bytes
-            answers = self._ask_all(lane, epoch, steps)
+            answers, sent = self._ask_all(lane, epoch, steps)
             n_asked += 1
-            n_bytes += _count(self._below) * answer_bytes(answers)
+            n_bytes += sent
             return answers
 
         return pack((self._leaders[lane].iterate(waiting, progress, send), n_asked, n_bytes))
 
-    def _ask_all(self, lane: int, epoch: int, steps: list[Step]) -> list[Any]:
-        """Ask all stations; this one's rows are looked at while the others answer."""
+    def _ask_all(self, lane: int, epoch: int, steps: list[Step]) -> tuple[list[Any], int]:
+        """Ask all stations; this one's rows are looked at while the others answer.
+
+        Returns
+        -------
+        answers : list
+            Merged.
+        n_bytes : int
+            Of what all others have sent, if those below a station send as much as it does.
+        """
         asked = asyncio.run_coroutine_threadsafe(self._gather(pack((epoch, steps))), self._loop)
         self._asked[lane] = (epoch, asked)
         try:
@@ -98,7 +106,8 @@ class LeadingStation(Station):
             raise OldQuestionError("The iteration was given up.") from None
         finally:
             asked.cancel()
-        return merged(steps, [own, *(unpack(answer) for answer in others)])
+        sent = sum(answer_bytes(answer) for answer in others) * _count(self._below) // max(1, len(others))
+        return merged(steps, [own, *(unpack(answer) for answer in others)]), sent
 
     async def _gather(self, question: Parcel) -> list[Parcel]:
         return await asyncio.gather(*(self._pass_on(*station[:2], question, station[2]) for station in self._below))

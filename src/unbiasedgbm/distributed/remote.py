@@ -78,6 +78,10 @@ class RemoteRows:
         self._bag = self._output = 0
         self._paths: dict[int, int] = {}
         self._sides: dict[int, IntArray] = {}
+        # its leaves, and sums of those that it will probably end with, in units of the last tree
+        self._ends: set[int] = set()
+        self._leaf_sums: dict[int, IntArray] = {}
+        self._units: tuple[float, float] | None = None
         # best splits: of its leaves, and of nodes that it does not have yet
         self._leaves: dict[int, Outlook] = {}
         self._outlooks: dict[int, Outlook] = {}
@@ -128,6 +132,7 @@ class RemoteRows:
     def begin_tree(self, draw: Draw, output: int, units: Sequence[float]) -> tuple[IntArray, IntArray]:
         """Draw roles, add up gradients; returns rows of each role, and the sums."""
         self._paths, self._sides, self._leaves, self._outlooks = {0: 1}, {}, {}, {}
+        self._ends, self._leaf_sums = {1}, {}
         self._shelf.clear()
         self._draw_key, self._output = draw.node_key, output
         first, self._first = self._first, []
@@ -159,6 +164,7 @@ class RemoteRows:
         memory.nodes.side_count[:] = self._sides[path]
         left = int(memory.state[N_NODES])
         self._paths[left], self._paths[left + 1] = 2 * path, 2 * path + 1
+        _divide_end(self._ends, path)
         # from here on the children's are all that is needed
         self._shelf.drop(path)
 
@@ -184,7 +190,12 @@ class RemoteRows:
         self, memory: Workspace, leaf: npt.NDArray[np.intp], output: int, units: tuple[float, float]
     ) -> IntArray:
         """Σg and Σh of every leaf, in fixed point."""
-        sums: IntArray = self.ask(("leaf_sums", (self._lane, self._leaf_paths(leaf), output, units)))[0]
+        paths = self._leaf_paths(leaf)
+        foreseen = units == self._units and all(path in self._leaf_sums for path in paths)
+        self._units = units
+        if foreseen:
+            return np.array([self._leaf_sums[path] for path in paths])
+        sums: IntArray = self.ask(("leaf_sums", (self._lane, paths, output, units)))[0]
         return sums
 
     def leaf_quantiles(self, memory: Workspace, leaf: npt.NDArray[np.intp], output: int, level: float) -> FloatArray:
@@ -215,8 +226,15 @@ class RemoteRows:
         """Divide a node, and with it all that are next in line."""
         shelf = self._shelf
         self._trim(asked)
-        splits = self._splits(memory, self._next_in_line(memory, asked, outlook))
-        counts, histograms = self.ask(("split", (self._lane, splits)))[0]
+        chosen, ends = self._next_in_line(memory, asked, outlook)
+        splits = self._splits(memory, chosen)
+        steps: list[Step] = [("split", (self._lane, splits))]
+        if ends and self._units is not None:
+            # with these divisions the tree may be full, and then this saves a round
+            steps.append(("leaf_sums", (self._lane, ends, self._output, self._units)))
+        (counts, histograms), *sums = self.ask(*steps)
+        if sums:
+            self._leaf_sums.update(zip(ends, sums[0], strict=True))
         n_arrived = 0
         # children, those whose histograms have come before the others
         children: list[int] = []
@@ -284,14 +302,17 @@ class RemoteRows:
             redraw,
         )
 
-    def _next_in_line(self, memory: Workspace, path: int, first: Outlook) -> list[tuple[int, Outlook, int]]:
+    def _next_in_line(
+        self, memory: Workspace, path: int, first: Outlook
+    ) -> tuple[list[tuple[int, Outlook, int]], list[int]]:
         """Nodes to divide now, how, and which histograms of their children to build; the one asked for comes first.
 
-        The tree is grown on as far as its nodes are known, and what it would divide next is divided now.
+        The tree is grown on as far as its nodes are known, and what it would divide next is divided now. If it is full
+        then, its leaves are returned, too.
         """
         room = self._parameters.num_leaves - int(memory.state[N_LEAVES])
         if memory.node_share is not None:
-            return [(path, first, BOTH if room > 1 else NEITHER)]
+            return [(path, first, BOTH if room > 1 else NEITHER)], []
         heap = [(-math.inf, path, first), *self._ready(self._leaves)]
         heapq.heapify(heap)
         # what scores as much as what the tree before divided, this one is likely to divide, and half of its leaves; if
@@ -299,6 +320,7 @@ class RemoteRows:
         likely = min(self._lowest.get(self._output, math.inf), first.score)
         n_likely = (min(room, len(heap)) if self._output in self._lowest else room) // 2
         n_most = room // 2 + _FEW_MORE
+        ends = set(self._ends)
         chosen: list[tuple[int, Outlook, int]] = []
         while heap and room > 0 and (not chosen or len(self._shelf) + 2 * len(chosen) < self._room()):
             _, path, outlook = heapq.heappop(heap)
@@ -307,6 +329,7 @@ class RemoteRows:
             room -= 1
             n_likely -= 1
             n_most -= 1
+            _divide_end(ends, path)
             if path not in self._sides:
                 # children of what can only be the last split are leaves for good, as are those at the greatest depth
                 last = room == 0 or path.bit_length() == self._parameters.max_depth
@@ -314,7 +337,7 @@ class RemoteRows:
                 continue
             for entry in self._ready({k: self._outlooks[k] for k in (2 * path, 2 * path + 1) if k in self._outlooks}):
                 heapq.heappush(heap, entry)
-        return chosen
+        return chosen, [] if room > 0 else sorted(ends)
 
     def _ready(self, outlooks: dict[int, Outlook]) -> list[tuple[float, int, Outlook]]:
         """Nodes that may be divided, as entries of a heap."""
@@ -324,6 +347,12 @@ class RemoteRows:
     def _to_build(self, path: int, outlook: Outlook) -> int:
         """Histograms of children to build: the smaller one's, or both where there is nothing to subtract it from."""
         return outlook.smaller if path in self._shelf else BOTH
+
+
+def _divide_end(ends: set[int], path: int) -> None:
+    """Have the children of a leaf in its place."""
+    ends.remove(path)
+    ends.update((2 * path, 2 * path + 1))
 
 
 def n_lanes(loss: Loss, n_bags: int) -> int:

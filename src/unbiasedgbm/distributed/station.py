@@ -35,6 +35,7 @@ from unbiasedgbm.distributed.survey import (
     survey_part,
 )
 from unbiasedgbm.distributed.tree_rows import BagRows, Splits, TreeRows, kept_bytes
+from unbiasedgbm.distributed.wire import Coded
 from unbiasedgbm.exact import Scale, Values, units_sum, weight_units
 from unbiasedgbm.frames import Schema, Table
 from unbiasedgbm.kernels import hash_rows
@@ -208,11 +209,12 @@ def _add(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(x + y for x, y in zip(a, b, strict=True))
 
 
-def _add_split(a: tuple[IntArray, IntArray], b: tuple[IntArray, IntArray]) -> tuple[IntArray, IntArray]:
+def _add_split(a: tuple[IntArray, IntArray | Coded], b: tuple[IntArray, Coded]) -> tuple[IntArray, IntArray]:
     """Counts and histograms; those of the first one become the sum, as nobody else needs them."""
     (counts, histograms), (other_counts, others) = a, b
-    out = histograms if histograms.flags.writeable else None
-    return counts + other_counts, np.add(histograms, others, out=out)
+    total = histograms.plain() if isinstance(histograms, Coded) else histograms
+    others.add_to(total)
+    return counts + other_counts, total
 
 
 def _largest(a: tuple[float, ...], b: tuple[float, ...]) -> tuple[float, ...]:
@@ -263,14 +265,8 @@ def merged(steps: Sequence[Step], answers: Sequence[list[Any]]) -> list[Any]:
     return [reduce(MERGE[name], parts) for (name, _), *parts in zip(steps, *answers, strict=True)]
 
 
-def _merge_parcels(question: Parcel, answers: Sequence[Parcel]) -> Parcel:
-    """One answer to a question from those of several stations, packed."""
-    _, steps = unpack(question)
-    return pack(merged(steps, [unpack(answer) for answer in answers]))
-
-
 def answer_bytes(answer: Any) -> int:
-    """Bytes of the arrays in an answer."""
+    """Bytes of the arrays in an answer, packed or not."""
     if isinstance(answer, list | tuple):
         return sum(map(answer_bytes, answer))
     return int(getattr(answer, "nbytes", 0))
@@ -320,7 +316,7 @@ class Station:
         loop = asyncio.get_running_loop()
         asked = [self._pass_on(address, key, question, rest) for address, key, rest in below]
         own, *others = await asyncio.gather(loop.run_in_executor(self._thread, self._run, question), *asked)
-        return await loop.run_in_executor(self._thread, _merge_parcels, question, [own, *others]) if others else own
+        return await loop.run_in_executor(self._thread, self._merge, question, [own, *others]) if others else own
 
     async def edges(self, question: Parcel, peers: Below, max_bins: int) -> list[FloatArray]:
         """Bin edges of some numeric features, from the samples of all stations.
@@ -364,7 +360,21 @@ class Station:
         return result
 
     def _run(self, question: Parcel) -> Parcel:
-        return pack(self._do(*unpack(question)))
+        epoch, steps = unpack(question)
+        return self._pack(steps, self._do(epoch, steps))
+
+    def _merge(self, question: Parcel, answers: Sequence[Parcel]) -> Parcel:
+        """One answer to a question from those of several stations."""
+        _, steps = unpack(question)
+        return self._pack(steps, merged(steps, [unpack(answer) for answer in answers]))
+
+    def _pack(self, steps: Sequence[Step], answers: list[Any]) -> Parcel:
+        """Answers as they are sent."""
+        for k, (name, arguments) in enumerate(steps):
+            if name == "split":
+                counts, histograms = answers[k]
+                answers[k] = (counts, self._lanes[arguments[0]].encode(histograms))
+        return pack(answers)
 
     def _do(self, epoch: int, steps: Sequence[Step]) -> list[Any]:
         """Do some steps, unless what they belong to was given up; nothing else is done meanwhile."""
@@ -680,7 +690,7 @@ class Station:
         return self._lanes[lane].begin(*arguments)
 
     def _do_pack(self, lane: int, *arguments: Any) -> Any:
-        return self._lanes[lane].shard.pack(*arguments)
+        return self._lanes[lane].pack(*arguments)
 
     def _do_histogram(self, lane: int, path: int) -> Any:
         return self._lanes[lane].histogram(path)

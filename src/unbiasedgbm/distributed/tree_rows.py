@@ -16,6 +16,8 @@ import numpy.typing as npt
 from unbiasedgbm.binning import BinMapper
 from unbiasedgbm.distributed.kernels import answer_splits, redraw_roles
 from unbiasedgbm.distributed.pooled import divide, histogram
+from unbiasedgbm.distributed.wire import Coded, Coder
+from unbiasedgbm.training.gradients import Packing
 from unbiasedgbm.training.shard import Draw, Layout, Shard
 
 FloatArray = npt.NDArray[np.float64]
@@ -138,6 +140,8 @@ class TreeRows:
         self._used_runs = used_runs(cells, shard.layout.hist_size)
         self._runs = runs
         self._room = room
+        self._coder = Coder(self._used_runs[1], shard.layout.n_roles)
+        self._count_bits = 0
         self._n_features = len(mapper.n_bins)
         self._answer = np.empty((0, self._n_used), np.int64)
         self._begin: dict[int, int] = {}
@@ -161,6 +165,11 @@ class TreeRows:
         counts, sums = self.shard.begin_tree(draw, output, units)
         self._begin, self._count = {1: 0}, {1: counts}
         return counts, sums
+
+    def pack(self, draw: Draw, output: int, packing: Packing) -> IntArray:
+        """Pack gradients; see `Shard.pack`."""
+        self._count_bits = packing.count_bits
+        return self.shard.pack(draw, output, packing)
 
     def undivide(self) -> None:
         """Have all rows in the root again."""
@@ -234,6 +243,10 @@ class TreeRows:
             self._begin[2 * path], self._count[2 * path] = first, sides[0]
             self._begin[2 * path + 1], self._count[2 * path + 1] = first + int(sides[0].sum()), sides[1]
         return counts, histograms
+
+    def encode(self, histograms: IntArray) -> Coded:
+        """Histograms of this tree as they are sent, until the next ones are."""
+        return self._coder.encode(histograms, self._count_bits)
 
     def _answer_room(self, n: int) -> IntArray:
         """Room for so many histograms."""

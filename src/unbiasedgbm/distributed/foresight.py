@@ -63,6 +63,7 @@ class Foresight:
     def __init__(self, memory: Workspace, shelf: Shelf) -> None:
         features = memory.features
         self._memory, self._shelf = memory, shelf
+        self._entered = memory.nodes.node[_ENTERED]
         self._make_room(1)
         self._scratch = new_scratch(int(features["n_bins"].max()))
         self._out = np.zeros(len(features), CANDIDATE)
@@ -92,7 +93,7 @@ class Foresight:
         nothing = self._shelf.arrivals(np.empty(0, np.int64), [-1], [-1])
         self._find(*tree, self._shelf.places([path]), nothing, rule, limits, evidence, found)
         levels = None if memory.levels is None else memory.levels[node]
-        return Outlook._make([*memory.nodes.node[_ENTERED][node].item(), levels, int(self._smaller[0]), None])
+        return Outlook._make([*self._entered[node].item(), levels, int(self._smaller[0]), None])
 
     def look_ahead(
         self,
@@ -119,8 +120,9 @@ class Foresight:
         if m > self._n_room:
             self._make_room(m)
         nodes, levels = self._nodes, self._levels
-        for k, (path, counts) in enumerate(zip(paths, count.tolist(), strict=True)):
-            make_leaf(k, counts, path.bit_length() - 1, nodes)
+        make_leaf(slice(m), [0, 0, 0, 0], 0, nodes)
+        nodes.node["depth"][:m] = [path.bit_length() - 1 for path in paths]
+        nodes.count[:m] = count
         # counted when the tree has the node
         found = np.zeros((m, len(evidence.found)))
         self._find(nodes, 0, levels, None, self._shelf.places(paths), arrivals, rule, limits, evidence, found)
@@ -131,7 +133,7 @@ class Foresight:
 
     def enter(self, node: int, outlook: Outlook, evidence: Evidence) -> None:
         """Enter what was foreseen of a node that the tree has now."""
-        self._memory.nodes.node[_ENTERED][node] = outlook[: len(_ENTERED)]
+        self._entered[node] = outlook[: len(_ENTERED)]
         if self._memory.levels is not None and outlook.levels is not None:
             self._memory.levels[node] = outlook.levels
         if outlook.found is not None:

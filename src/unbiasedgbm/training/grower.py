@@ -75,8 +75,8 @@ _NO_SPLIT = -np.inf
 _FREE = np.arange(1023, -1, -1)
 
 
-def make_leaf(k: int, counts: list[int], depth: int, nodes: Nodes) -> None:
-    """Make a leaf of node k, with so many rows of each role."""
+def make_leaf(k: int | slice, counts: list[int], depth: int, nodes: Nodes) -> None:
+    """Make a leaf of node k, or of each of some, with so many rows of each role."""
     nodes.node[k] = (0, sum(counts), -1, depth, -1, -1, 0, 0, _NO_SPLIT, 0.0, -np.inf, np.inf, 0.0)
     nodes.count[k] = counts
     nodes.compatible[k] = 1

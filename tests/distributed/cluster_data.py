@@ -10,7 +10,8 @@ import pandas as pd
 from distributed import LocalCluster
 
 from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor
-from unbiasedgbm.distributed import DaskUnbiasedGBMClassifier, DaskUnbiasedGBMRegressor, station
+from unbiasedgbm.distributed import DaskUnbiasedGBMClassifier, DaskUnbiasedGBMRegressor, remote, station
+from unbiasedgbm.distributed.shelf import Shelf
 
 N = 420
 
@@ -107,6 +108,21 @@ def set_quick(pairs):
     """Tell a worker up to which size its stations answer in the event loop; returns what it was."""
     previous, station._QUICK_PAIRS = station._QUICK_PAIRS, pairs
     return previous
+
+
+def set_shelf(room):
+    """Tell a worker how many histograms its leaders may keep, None for all; returns how many shelves it has had."""
+    n_made = getattr(remote.Shelf, "n_made", 0)
+
+    class ShortShelf(Shelf):
+        n_made = 0
+
+        def __init__(self, n, *more):
+            ShortShelf.n_made += 1
+            super().__init__(room + 2, *more)
+
+    remote.Shelf = Shelf if room is None else ShortShelf
+    return n_made
 
 
 def assert_nothing_left(client):

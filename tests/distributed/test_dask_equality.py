@@ -1,12 +1,12 @@
 """The model file of a distributed fit is that of a local one, byte for byte, for any partitioning."""
 
+from functools import partial
+
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
-from cluster_data import CUTS, UGLY, N, as_array, assert_same_file, cut, frame, numbers, pair, set_quick
-
-from unbiasedgbm.distributed.shelf import Shelf
+from cluster_data import CUTS, UGLY, N, as_array, assert_same_file, cut, frame, numbers, pair, set_quick, set_shelf
 
 
 def fit_both(kind, X, y, cuts, weight=None, **parameters):
@@ -31,6 +31,16 @@ def test_categories(client, tmp_path, cuts):
     local, remote = fit_both("regressor", table, y, cuts)
     assert_same_file(local, remote, tmp_path)
     assert local._model.schema.categories[3] == tuple("opqrstuvwxyz")
+
+
+def test_many_levels_in_several_columns(client, tmp_path):
+    """Together more than any one column may have."""
+    n = 46_000
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({name: rng.permutation(n) for name in "abc"} | {"x": rng.normal(size=n)})
+    y = table["x"].to_numpy() + table["a"].to_numpy() % 7
+    options = {"categorical_features": list("abc"), "n_estimators": 1, "n_bags": 1, "num_leaves": 4}
+    assert_same_file(*fit_both("regressor", table, y, (n // 2, n - n // 2), **options), tmp_path)
 
 
 def test_true_and_one_are_one_level(client, tmp_path):
@@ -226,10 +236,17 @@ class TestInputs:
         assert_same_file(local, remote, tmp_path)
 
 
+@pytest.fixture
+def short_shelf(client):
+    """Lets leaders keep so many histograms; it must be used."""
+    yield partial(client.run, set_shelf)
+    assert sum(client.run(set_shelf, None).values()) > 0
+
+
 @pytest.mark.parametrize("options", [{}, {"split_rule": "separate"}, {"n_bags": 6}, {"subsample": 0.7}], ids=str)
-def test_histograms_that_had_to_go(client, tmp_path, monkeypatch, options):
+def test_histograms_that_had_to_go(short_shelf, tmp_path, options):
     """Those of nodes that were divided in advance are asked for again when their rows are sorted otherwise."""
-    monkeypatch.setattr("unbiasedgbm.distributed.remote.HIST_BYTES", 1)
+    short_shelf(4)
     X, y = numbers()
     local, remote = fit_both("regressor", X, y, CUTS["two"], num_leaves=31, min_split_gain=-np.inf, **options)
     assert_same_file(local, remote, tmp_path)
@@ -241,9 +258,9 @@ def test_histograms_that_had_to_go(client, tmp_path, monkeypatch, options):
     [{"monotonic_cst": [1, 0, 0, 0]}, {"interaction_cst": [[0, 1], [2, 3]]}, {"colsample_bynode": 0.5}],
     ids=lambda options: next(iter(options)),
 )
-def test_little_room_where_nothing_is_foreseen(client, tmp_path, monkeypatch, options, room):
+def test_little_room_where_nothing_is_foreseen(short_shelf, tmp_path, options, room):
     """Splits that depend on a node's place are looked for when it is there, also where it was divided in advance."""
-    monkeypatch.setattr("unbiasedgbm.distributed.remote.Shelf", lambda n, *more: Shelf(room + 2, *more))
+    short_shelf(room)
     X, y = numbers()
     X = X[:, :4]
     local, remote = fit_both("regressor", X, y, CUTS["two"], num_leaves=31, min_split_gain=-np.inf, **options)

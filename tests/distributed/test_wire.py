@@ -69,6 +69,27 @@ def test_every_field_has_its_last_bit(field):
         assert len(coded.words) == (201 if narrow else 401)
 
 
+def test_features_of_many_levels():
+    """As many as a category may have, several times."""
+    rng = np.random.default_rng(2)
+    length = np.full(3, 65_536)
+    cells = random_cells(rng, (1, length.sum()), 16, 9, 9, 9)
+    cells[0, : length[0]] = random_cells(rng, length[0], 16, 2**29 - 1, 9, 9)
+    coded = Coder(length, 1).encode(cells, 16)
+    np.testing.assert_array_equal(coded.plain(), cells)
+    assert len(coded.words) == 3 + 4 * 65_536
+
+
+def test_what_is_damaged_is_refused():
+    cells = np.arange(24).reshape(1, 24)
+    coded = Coder(np.array([4, 20]), 1).encode(cells, 10)
+    longer = coded.words.copy()
+    longer[0] += 60
+    for words in (coded.words[:-1], coded.words[:5], longer, np.append(coded.words, coded.words[:5])):
+        with pytest.raises(ValueError, match="damaged"):
+            coded._replace(words=words).plain()
+
+
 def test_no_histograms():
     coded = Coder(np.array([4]), 2).encode(np.empty((0, 8), np.int64), 10)
     assert len(coded.words) == 0

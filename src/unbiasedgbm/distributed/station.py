@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import operator
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
@@ -361,12 +362,14 @@ class Station:
 
     def _run(self, question: Parcel) -> Parcel:
         epoch, steps = unpack(question)
-        return self._pack(steps, self._do(epoch, steps))
+        with self._at_work(epoch):
+            return self._pack(steps, self._take(steps))
 
     def _merge(self, question: Parcel, answers: Sequence[Parcel]) -> Parcel:
         """One answer to a question from those of several stations."""
-        _, steps = unpack(question)
-        return self._pack(steps, merged(steps, [unpack(answer) for answer in answers]))
+        epoch, steps = unpack(question)
+        with self._at_work(epoch):
+            return self._pack(steps, merged(steps, [unpack(answer) for answer in answers]))
 
     def _pack(self, steps: Sequence[Step], answers: list[Any]) -> Parcel:
         """Answers as they are sent."""
@@ -377,11 +380,20 @@ class Station:
         return pack(answers)
 
     def _do(self, epoch: int, steps: Sequence[Step]) -> list[Any]:
-        """Do some steps, unless what they belong to was given up; nothing else is done meanwhile."""
+        """Take some steps, unless what they belong to was given up; nothing else is done meanwhile."""
+        with self._at_work(epoch):
+            return self._take(steps)
+
+    def _take(self, steps: Sequence[Step]) -> list[Any]:
+        return [getattr(self, f"_do_{name}")(*arguments) for name, arguments in steps]
+
+    @contextmanager
+    def _at_work(self, epoch: int) -> Iterator[None]:
+        """Nothing else is done meanwhile, and nothing at all if the epoch was given up."""
         with self._working:
             if not self._turn(epoch):
                 raise OldQuestionError("The question is from before a worker was lost, or an iteration was given up.")
-            return [getattr(self, f"_do_{name}")(*arguments) for name, arguments in steps]
+            yield
 
     def _turn(self, epoch: int) -> bool:
         """Have everything from before an epoch given up; returns whether the epoch itself is not."""

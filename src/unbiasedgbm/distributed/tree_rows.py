@@ -140,7 +140,7 @@ class TreeRows:
         self._used_runs = used_runs(cells, shard.layout.hist_size)
         self._runs = runs
         self._room = room
-        self._coder = Coder(self._used_runs[1], shard.layout.n_roles)
+        self._coder = Coder(mapper.n_bins[np.argsort(mapper.offset())], shard.layout.n_roles)
         self._count_bits = 0
         self._n_features = len(mapper.n_bins)
         self._answer = np.empty((0, self._n_used), np.int64)
@@ -227,7 +227,8 @@ class TreeRows:
         now = np.zeros_like(build) if splits.redraw is not None else build
         node = (shard.bins, shard.packed, shard.rows, shard.spare, rule, levels, now, begin, count, counts)
         hist = (layout.n_roles, layout.hist_size, *self._used_runs)
-        shares = [small[thread :: pool.n_threads] for thread in range(min(pool.n_threads, len(small)))]
+        n_shares = min(pool.n_threads, len(small))
+        shares = [np.ascontiguousarray(small[share::n_shares]) for share in range(n_shares)]
         pool.run(
             answer_splits,
             [

@@ -42,7 +42,8 @@ class Coded(NamedTuple):
         # those that come by wire are of another type to numba
         words = np.frombuffer(self.words, np.uint32)
         words.flags.writeable = False
-        decode(words, self.bits, histograms.reshape(-1))
+        if not decode(words, self.bits, histograms.reshape(-1)):
+            raise ValueError("Histograms that have come from another station are damaged.")
 
     def plain(self) -> IntArray:
         """The histograms, shape (n, n_used)."""
@@ -56,8 +57,8 @@ class Coder:
 
     Parameters
     ----------
-    length : ndarray of shape (n_runs,), int64
-        Cells of each feature, of one role; together with those of the other roles they are a histogram.
+    length : ndarray of shape (p,), int64
+        Cells of each feature, at most 65,536, in the order in which they lie; those of all roles are a histogram.
     n_roles : int
     """
 
@@ -87,12 +88,13 @@ def _n_bits(x):
 
 @kernel
 def encode(cells, n, length, bits, words):
-    """Encode ``n`` histograms, the runs of each one after another; returns the number of words.
+    """Encode ``n`` histograms, the features and roles of each one after another; returns the number of words.
 
     Parameters
     ----------
     cells : ndarray of shape (n * sum(length),), int64
-    length : ndarray of shape (n_runs,), int64
+    length : ndarray of shape (n_parts,), int64
+        Of each feature and role.
     bits : int
         Of the count.
     words : ndarray, uint32
@@ -102,8 +104,8 @@ def encode(cells, n, length, bits, words):
     to = np.uint64(0)
     count_mask = (np.int64(1) << bits) - 1
     for _ in range(n):
-        for run in range(length.size):
-            m = np.uint64(length[run])
+        for part in range(length.size):
+            m = np.uint64(length[part])
             any_g = np.int64(0)
             any_low = np.int64(0)
             for c in range(m):
@@ -133,7 +135,7 @@ def encode(cells, n, length, bits, words):
 
 @kernel
 def decode(words, bits, cells):
-    """Add what was encoded to cells.
+    """Add what was encoded to cells; returns whether these are as many as were encoded.
 
     Parameters
     ----------
@@ -144,13 +146,17 @@ def decode(words, bits, cells):
     """
     at = np.uint64(0)
     to = np.uint64(0)
-    while at < np.uint64(words.size):
+    end, n_cells = np.uint64(words.size), np.uint64(cells.size)
+    while at < end:
         header = np.int64(words[at])
         m = np.uint64(header & ((1 << _COUNT_AT) - 1))
         c_bits = (header >> _COUNT_AT) & 31
         h_bits = (header >> _HESSIAN_AT) & 31
+        narrow = header >> _NARROW_AT != 0
         at += np.uint64(1)
-        if header >> _NARROW_AT != 0:
+        if to + m > n_cells or at + (m if narrow else m + m) > end:
+            return False
+        if narrow:
             c_mask = (np.int64(1) << c_bits) - 1
             h_mask = (np.int64(1) << h_bits) - 1
             for c in range(m):
@@ -163,3 +169,4 @@ def decode(words, bits, cells):
                 cells[to + c] += np.int64(words[at + c]) | (np.int64(words[at + m + c]) << 32)
             at += m + m
         to += m
+    return to == n_cells

@@ -45,6 +45,22 @@ class Splits(NamedTuple):
     """(m, 2) keys of the children's roles, where every node draws its own."""
 
 
+class _Divisions(NamedTuple):
+    """Splits of several nodes in a shard; see `kernels.answer_splits`."""
+
+    rule: IntArray
+    levels: npt.NDArray[np.uint64] | None
+    build: IntArray
+    begin: IntArray
+    sizes: IntArray
+    """(m, 4) rows of each role."""
+    sides: IntArray
+    place: IntArray
+    """(m,) first of a node's histograms."""
+    histograms: IntArray
+    """(n_histograms, n_used)."""
+
+
 def used_cells(mapper: BinMapper, layout: Layout) -> npt.NDArray[np.intp] | slice:
     """Cells of a histogram that can hold anything: the bins of all features, role by role; a slice if that is all."""
     one = np.concatenate(
@@ -204,56 +220,58 @@ class TreeRows:
             In the order of the splits, left before right. Only until this is called again: whoever asks for more has
             them, and memory that is new to the process takes longer to fill than to add up.
         """
-        paths = splits.paths
-        # those that come by wire are of another type to numba
+        work = self._prepare(splits)
+        large = np.full(len(splits.paths), False)
+        if self.shard.pool.n_threads > 1 and splits.redraw is None:
+            large = work.sizes.sum(axis=1) * self._n_features >= _POOL_PAIRS
+        for k in np.flatnonzero(large).tolist():
+            self._divide_pooled(work, k)
+        self._divide_alone(work, np.flatnonzero(~large), work.build if splits.redraw is None else 0 * work.build)
+        if splits.redraw is not None:
+            for k, keys in enumerate(splits.redraw):
+                self._redraw(keys, int(work.begin[k]), work.sides[k])
+                self._fill(work, k)
+        for path, begin, sides in zip(splits.paths, work.begin.tolist(), work.sides, strict=True):
+            self._begin[2 * path], self._count[2 * path] = begin, sides[0]
+            self._begin[2 * path + 1], self._count[2 * path + 1] = begin + int(sides[0].sum()), sides[1]
+        return work.sides, work.histograms
+
+    def _prepare(self, splits: Splits) -> _Divisions:
+        """Where the nodes are, and room for what is found."""
+        # arrays that come by wire are of another type to numba
         rule, build = np.array(splits.rule), np.array(splits.build)
         levels = None if splits.levels is None else np.array(splits.levels)
-        begin = np.array([self._begin[path] for path in paths])
-        count = np.array([self._count[path] for path in paths])
-        counts = np.zeros((len(paths), 2, 4), np.int64)
-        place = np.cumsum(_N_BUILT[build]) - _N_BUILT[build]
-        histograms = self._answer_room(int(_N_BUILT[build].sum()))
-        shard, pool, layout = self.shard, self.shard.pool, self.shard.layout
-        large = np.full(len(paths), False)
-        if pool.n_threads > 1 and splits.redraw is None:
-            large = count.sum(axis=1) * self._n_features >= _POOL_PAIRS
-        for k in np.flatnonzero(large).tolist():
-            counts[k, 0] = divide(shard, int(begin[k]), count[k], (shard.bins, *rule[k].tolist(), levels, k))
-            counts[k, 1] = count[k] - counts[k, 0]
-            self._fill(int(build[k]), int(begin[k]), counts[k], histograms[place[k] :])
-        # the largest first, in turns
-        small = np.flatnonzero(~large)
-        small = small[np.argsort(-count[small].sum(axis=1), kind="stable")]
-        now = np.zeros_like(build) if splits.redraw is not None else build
-        node = (shard.bins, shard.packed, shard.rows, shard.spare, rule, levels, now, begin, count, counts)
+        begin = np.array([self._begin[path] for path in splits.paths])
+        sizes = np.array([self._count[path] for path in splits.paths])
+        n_built = _N_BUILT[build]
+        n = int(n_built.sum())
+        if len(self._answer) < n:
+            self._answer = np.empty((n, self._n_used), np.int64)
+        sides = np.zeros((len(begin), 2, 4), np.int64)
+        return _Divisions(rule, levels, build, begin, sizes, sides, np.cumsum(n_built) - n_built, self._answer[:n])
+
+    def _divide_pooled(self, work: _Divisions, k: int) -> None:
+        """One node on all threads."""
+        rule = (self.shard.bins, *work.rule[k].tolist(), work.levels, k)
+        work.sides[k, 0] = divide(self.shard, int(work.begin[k]), work.sizes[k], rule)
+        work.sides[k, 1] = work.sizes[k] - work.sides[k, 0]
+        self._fill(work, k)
+
+    def _divide_alone(self, work: _Divisions, chosen: npt.NDArray[np.intp], build: IntArray) -> None:
+        """Some nodes, each on one thread: the largest first, in turns."""
+        shard, layout, pool = self.shard, self.shard.layout, self.shard.pool
+        chosen = chosen[np.argsort(-work.sizes[chosen].sum(axis=1), kind="stable")]
+        rows = (shard.bins, shard.packed, shard.rows, shard.spare)
+        nodes = (work.rule, work.levels, build, work.begin, work.sizes, work.sides)
         hist = (layout.n_roles, layout.hist_size, *self._used_runs)
-        n_shares = min(pool.n_threads, len(small))
-        shares = [np.ascontiguousarray(small[share::n_shares]) for share in range(n_shares)]
-        pool.run(
-            answer_splits,
-            [
-                (share, *node, *hist, room, place * self._n_used, histograms.reshape(-1))
-                for share, room in zip(shares, self._room, strict=False)
-            ],
-        )
-        if splits.redraw is not None:
-            for k in range(len(paths)):
-                self._redraw(splits.redraw[k], int(begin[k]), counts[k])
-                self._fill(int(build[k]), int(begin[k]), counts[k], histograms[place[k] :])
-        for path, first, sides in zip(paths, begin.tolist(), counts, strict=True):
-            self._begin[2 * path], self._count[2 * path] = first, sides[0]
-            self._begin[2 * path + 1], self._count[2 * path + 1] = first + int(sides[0].sum()), sides[1]
-        return counts, histograms
+        answer = (work.place * self._n_used, work.histograms.reshape(-1))
+        n = min(pool.n_threads, len(chosen))
+        shares = [(np.ascontiguousarray(chosen[k::n]), self._room[k]) for k in range(n)]
+        pool.run(answer_splits, [(share, *rows, *nodes, *hist, room, *answer) for share, room in shares])
 
     def encode(self, histograms: IntArray) -> Coded:
         """Histograms of this tree as they are sent, until the next ones are."""
         return self._coder.encode(histograms, self._count_bits)
-
-    def _answer_room(self, n: int) -> IntArray:
-        """Room for so many histograms."""
-        if len(self._answer) < n:
-            self._answer = np.empty((n, self._n_used), np.int64)
-        return self._answer[:n]
 
     def _redraw(self, keys: npt.NDArray[np.uint64], begin: int, sides: IntArray) -> None:
         """Draw the roles of both children's rows anew."""
@@ -263,11 +281,13 @@ class TreeRows:
             redraw_roles(key, shard.layout.share, shard.rows, self._numbers, begin, count, shard.spare)
             begin += n
 
-    def _fill(self, build: int, begin: int, sides: IntArray, histograms: IntArray) -> None:
-        """Fill the histograms of children that are asked for, on all threads."""
+    def _fill(self, work: _Divisions, k: int) -> None:
+        """Fill in the histograms of a node's children that are asked for, on all threads."""
+        begin, sides, place = int(work.begin[k]), work.sides[k], int(work.place[k])
         starts = (begin, begin + int(sides[0].sum()))
-        for place, side in enumerate(_built(build)):
-            histograms[place] = self._histogram(starts[side], sides[side])
+        for side in _built(int(work.build[k])):
+            work.histograms[place] = self._histogram(starts[side], sides[side])
+            place += 1
 
     def _histogram(self, begin: int, count: IntArray) -> IntArray:
         """Used cells of the histogram of some rows, on all threads; only until there is another one."""

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unbiasedgbm.kernels import hash64, inline_kernel, kernel
-from unbiasedgbm.training.gradients import G_SHIFT
+from unbiasedgbm.training.gradients import LOW_MASK
 from unbiasedgbm.training.grower import settle, splittable
 from unbiasedgbm.training.histogram import add_rows
 from unbiasedgbm.training.levels import left_levels
@@ -17,8 +17,6 @@ from unbiasedgbm.training.partition import place_rows, split_rows
 from unbiasedgbm.training.splitting import allow, scan_features
 
 IntArray = npt.NDArray[np.int64]
-
-_LOW_MASK = np.int64((1 << G_SHIFT) - 1)
 
 
 @inline_kernel
@@ -202,7 +200,7 @@ def _smaller_side(hist, origin, n_bins, rule, feature, levels, node, k):
     for role in range(rule.n_roles):
         at = origin + role * n_bins + feature.offset
         for b in range(feature.n_bins):
-            hessian = (hist[at + b] & _LOW_MASK) >> np.int64(rule.bits)
+            hessian = (hist[at + b] & LOW_MASK) >> np.int64(rule.bits)
             total += hessian
             goes_left = node.missing_left != 0 if b == 0 else b <= node.bin
             if levels is not None and feature.categorical != 0:

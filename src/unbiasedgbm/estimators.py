@@ -369,9 +369,9 @@ class _BaseUnbiasedGBM(BaseEstimator):
         )
 
     def _training_parameters(self, n_rows: int, seed: int, before: FittedModel | None) -> TrainingParameters:
-        ratio = check_role_ratio(self.role_ratio)
+        ratio, loss = check_role_ratio(self.role_ratio), self._make_loss()
         rule, smallest = rule_and_leaf(
-            self.split_rule, ratio, n_rows * self.subsample, self.min_samples_leaf, isinstance(self, ClassifierMixin)
+            self.split_rule, ratio, n_rows * self.subsample, self.min_samples_leaf, loss.name
         )
         same_name = {
             name: getattr(self, name)
@@ -380,15 +380,14 @@ class _BaseUnbiasedGBM(BaseEstimator):
                 "cat_smooth", "subsample", "colsample_bytree", "colsample_bynode", "linear_start",
             )
         }  # fmt: skip
-        n_outputs = self._make_loss().n_outputs
         return TrainingParameters(
             split_rule=rule,
             role_ratio=ratio if rule == self.split_rule else None,
             learning_rate=rate(self.learning_rate, rule, n_rows),
-            num_leaves=most_leaves(self.num_leaves, n_outputs),
+            num_leaves=most_leaves(self.num_leaves, rule, loss.name),
             min_samples_leaf=smallest,
             n_bags=self._n_bags(rule, before),
-            reg_lambda=self.reg_lambda / n_outputs,
+            reg_lambda=self.reg_lambda / loss.n_outputs,
             seed=seed,
             **same_name,
         )
@@ -813,7 +812,8 @@ class UnbiasedGBMRegressor(RegressorMixin, _BaseUnbiasedGBM):
         Variance power of ``loss="tweedie"``.
     **parameters
         All others are those of `UnbiasedGBMClassifier`, but for ``class_weight``; by default ``min_samples_leaf``
-        is 3 in place of 5 and ``max_bins`` 255.
+        is 3 in place of 5 and ``max_bins`` 255, and with ``split_rule="evidence"`` and ``loss="squared_error"``
+        ``min_samples_leaf`` is 1 and ``num_leaves`` 255.
 
     Attributes
     ----------

@@ -113,7 +113,7 @@ _SHARED = (
         "int",
         None,
         "Largest number of leaves of a tree. None: 127, and 31 with more than two classes, each of which has its own "
-        "trees.",
+        "trees; 255 with split_rule='evidence' and loss='squared_error'.",
         low=2,
         high=1 << 20,
         optional=True,
@@ -124,7 +124,8 @@ _SHARED = (
         "int",
         None,
         "Rows that both children of a split must have, in every role. None: 5, and 3 in regression; with "
-        "split_rule='evidence' from 30 rows on at most a hundredth of them, but no less than 2.",
+        "split_rule='evidence' from 30 rows on at most a hundredth of them, but no less than 2, and 1 with "
+        "loss='squared_error'.",
         low=1,
         high=1 << 20,
         optional=True,

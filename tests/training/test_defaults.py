@@ -9,22 +9,24 @@ from unbiasedgbm.training.defaults import leaf_rows, most_leaves, rate
 
 
 @pytest.mark.parametrize(
-    ("n_rows", "classes", "values"),
-    [(29, 5, 3), (30, 2, 2), (299, 2, 2), (300, 3, 3), (499, 4, 3), (500, 5, 3), (1e9, 5, 3)],
+    ("n_rows", "classes", "values", "means"),
+    [(29, 5, 3, 3), (30, 2, 2, 1), (299, 2, 2, 1), (300, 3, 3, 1), (499, 4, 3, 1), (500, 5, 3, 1), (1e9, 5, 3, 1)],
 )
-def test_leaves_have_fewer_rows_in_small_tables(n_rows, classes, values):
-    assert leaf_rows(None, "evidence", n_rows, True) == classes
-    assert leaf_rows(None, "evidence", n_rows, False) == values
+def test_leaves_have_fewer_rows_in_small_tables(n_rows, classes, values, means):
+    losses = {"log_loss": classes, "multiclass_log_loss": classes, "huber": values, "squared_error": means}
+    for loss, expected in losses.items():
+        assert leaf_rows(None, "evidence", n_rows, loss) == expected
     for rule in ALL_RULES:
-        assert leaf_rows(7, rule, n_rows, True) == 7
+        assert leaf_rows(7, rule, n_rows, "log_loss") == leaf_rows(7, rule, n_rows, "squared_error") == 7
         if rule != "evidence":
-            assert leaf_rows(None, rule, n_rows, True) == 5
-            assert leaf_rows(None, rule, n_rows, False) == 3
+            assert [leaf_rows(None, rule, n_rows, loss) for loss in losses] == [5, 5, 3, 3]
 
 
 def test_trees_are_smaller_where_every_class_has_its_own():
-    assert [most_leaves(None, n_outputs) for n_outputs in (1, 3, 100)] == [127, 31, 31]
-    assert most_leaves(64, 1) == most_leaves(64, 3) == 64
+    losses = ("log_loss", "multiclass_log_loss", "quantile", "squared_error")
+    assert [most_leaves(None, "evidence", loss) for loss in losses] == [127, 31, 127, 255]
+    assert [most_leaves(None, "merged", loss) for loss in losses] == [127, 31, 127, 127]
+    assert [most_leaves(64, "evidence", loss) for loss in losses] == [64] * 4
     X = np.random.default_rng(0).normal(size=(10_000, 2))
     options = {"n_estimators": 1, "min_split_gain": -np.inf, "linear_start": False, "n_bags": 1, "n_jobs": 1}
     for y, most in ((X[:, 0] > 0, 127), (np.digitize(X[:, 0], [-1, 1]), 31)):

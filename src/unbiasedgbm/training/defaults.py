@@ -13,25 +13,32 @@ DEFAULT_BAGS = {rule: 3 if rule == "evidence" else 1 for rule in DEFAULT_RATIO}
 # A table of fewer rows is none to divide into roles, whatever the leaves.
 _FEWEST_ROWS = 30
 
-# Rows of the smallest leaf, of values and of classes, unless it is said: numbers have more to tell than classes.
-_LEAF_ROWS = (3, 5)
+# Losses of classes.
+_CLASS_LOSSES = ("log_loss", "multiclass_log_loss")
 
 
-def leaf_rows(asked: int | None, split_rule: str, n_rows: float, classes: bool) -> int:
-    """Rows of the smallest leaf: as many as are asked for, or by default few.
+def leaf_rows(asked: int | None, split_rule: str, n_rows: float, loss: str) -> int:
+    """Rows of the smallest leaf: as many as are asked for, or by default few; numbers have more to tell than classes.
 
-    Of a small table, but not of a tiny one, they are fewer under the default rule, which judges every split: a
-    hundredth of all rows, and no less than two.
+    Under the default rule, which judges every split, there are fewer, but in a tiny table. Of means it is one row of
+    every role: what few rows are like, far from all others, counts most where errors are squared. Of anything else, it
+    is at most a hundredth of all rows, and no less than two.
     """
     if asked is not None:
         return asked
-    most = _LEAF_ROWS[classes]
-    return min(most, max(2, int(n_rows) // 100)) if split_rule == "evidence" and n_rows >= _FEWEST_ROWS else most
+    most = 5 if loss in _CLASS_LOSSES else 3
+    if split_rule != "evidence" or n_rows < _FEWEST_ROWS:
+        return most
+    return 1 if loss == "squared_error" else min(most, max(2, int(n_rows) // 100))
 
 
-def most_leaves(asked: int | None, n_outputs: int) -> int:
-    """Leaves of a tree at most: as asked for, or the default, which is smaller where every class has its own trees."""
-    return asked if asked is not None else 127 if n_outputs == 1 else 31
+def most_leaves(asked: int | None, split_rule: str, loss: str) -> int:
+    """Leaves of a tree at most: as asked for, or by default many, but for trees of which every class has its own."""
+    if asked is not None:
+        return asked
+    if loss == "multiclass_log_loss":
+        return 31
+    return 255 if split_rule == "evidence" and loss == "squared_error" else 127
 
 
 # Smallest and largest rate, and the rows up to which the smallest one is taken: a table of more rows has more to tell
@@ -49,8 +56,8 @@ def rate(asked: float | None, split_rule: str, n_rows: float) -> float:
 
 
 def rule_and_leaf(
-    split_rule: str, role_ratio: Sequence[float] | None, n_rows: float, asked: int | None, classes: bool
+    split_rule: str, role_ratio: Sequence[float] | None, n_rows: float, asked: int | None, loss: str
 ) -> tuple[str, int]:
     """The rule that trees of ``n_rows`` can carry, and the rows of its smallest leaf."""
-    rule = usable_rule(split_rule, role_ratio, n_rows, leaf_rows(asked, split_rule, n_rows, classes))
-    return rule, leaf_rows(asked, rule, n_rows, classes)
+    rule = usable_rule(split_rule, role_ratio, n_rows, leaf_rows(asked, split_rule, n_rows, loss))
+    return rule, leaf_rows(asked, rule, n_rows, loss)

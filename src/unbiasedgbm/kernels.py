@@ -59,6 +59,16 @@ def _sources_digest() -> str:
     return digest.hexdigest()
 
 
+def code_for(kernel: Any, *arguments: Any) -> Callable[..., Any]:
+    """The machine code of a kernel for arguments like these, which is compiled if there is none yet.
+
+    A call of it does not look at the arguments' types, which takes longer than a small tree where they are many. So it
+    is for kernels that are called again and again with arguments of the same types, and arrays of the same layout.
+    """
+    code: Callable[..., Any] = kernel.compile(tuple(numba.typeof(argument) for argument in arguments))
+    return code
+
+
 def inline_kernel(function: Callable[..., Any]) -> Any:
     """Compile a function that only other kernels call: without a wrapper for Python there is less to compile."""
     return numba.njit(no_cpython_wrapper=True, **_OPTIONS)(function)

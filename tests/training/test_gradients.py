@@ -10,8 +10,10 @@ from unbiasedgbm.losses import LogLoss, QuantileLoss
 from unbiasedgbm.training.gradients import (
     G_SHIFT,
     STOCHASTIC_ROWS,
+    begin_rows,
     choose_packing,
     count_bits,
+    draw_roles,
     exponential_table,
     largest_weight,
     search_weights,
@@ -174,3 +176,27 @@ def test_no_field_overflows(rule, kind):
     low = boosted.rows.packed & ((1 << G_SHIFT) - 1)
     assert (total & ((1 << G_SHIFT) - 1)) == int(low.sum())
     assert int((low >> bits).sum()) == pytest.approx(h.sum() * boosted.packing.h_scale)
+
+
+@pytest.mark.parametrize("subsample", [1.0, 0.6])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_rows_of_a_tree_in_one_call(subsample, weighted):
+    rng = np.random.default_rng(3)
+    n, share, offset = 1000, np.array([0.3, 0.8, 1.0]), np.uint64(70)
+    g, h = (rng.normal(size=(2, n)) ** 2).astype(np.float32) - np.float32([[0.5], [0.0]])
+    weight = rng.uniform(1, 2, n) if weighted else np.empty(0)
+    roles, rows, (counts, place, sums) = np.empty(n, np.uint8), np.empty(n, np.uint32), np.zeros((3, 4), np.int64)
+    keys = np.uint64(5), share, np.uint64(6), subsample
+    units = 1e6, 2e6, 3e6, 4e6
+    begin_rows(*keys, n, offset, None, roles, counts, place, rows, g, h, weight, *units, sums)
+    expected_roles, expected_counts = np.empty(n, np.uint8), np.zeros(4, np.int64)
+    draw_roles(*keys, 0, n, offset, None, expected_roles, expected_counts)
+    np.testing.assert_array_equal(roles, expected_roles)
+    np.testing.assert_array_equal(counts, expected_counts)
+    np.testing.assert_array_equal(counts, np.bincount(roles, minlength=4))
+    np.testing.assert_array_equal(rows, np.argsort(roles, kind="stable"))
+    x, y = (values.astype(np.float64) * (weight if weighted else 1.0) for values in (g, h))
+    parts = (np.abs(x), y, x * x, y * y)
+    # each row is cut off at a whole number
+    exact = [(part * unit).astype(np.int64).sum() for part, unit in zip(parts, units, strict=True)]
+    np.testing.assert_array_equal(sums, exact)

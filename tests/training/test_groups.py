@@ -36,14 +36,14 @@ def same(first, second):
 def roles(monkeypatch):
     """The roles of every tree."""
     seen = []
-    draw = Shard._draw_roles
+    begin = Shard.begin_tree
 
     def watched(self, *arguments):
-        counts = draw(self, *arguments)
+        counts, sums = begin(self, *arguments)
         seen.append((self.roles.copy(), counts))
-        return counts
+        return counts, sums
 
-    monkeypatch.setattr(Shard, "_draw_roles", watched)
+    monkeypatch.setattr(Shard, "begin_tree", watched)
     return seen
 
 

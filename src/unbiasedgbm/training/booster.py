@@ -9,20 +9,20 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from unbiasedgbm.binning import BinMapper, Bins
 from unbiasedgbm.exact import fixed_unit
-from unbiasedgbm.kernels import hash_key
+from unbiasedgbm.kernels import code_for, hash_key
 from unbiasedgbm.losses import Loss
 from unbiasedgbm.threads import Pool
-from unbiasedgbm.training.evidence import N_BUCKETS, EvidenceMemory, bonus_weight
+from unbiasedgbm.training.evidence import EvidenceMemory, bonus_weight
 from unbiasedgbm.training.gradients import Packing, choose_packing, count_bits, drawn_bound, largest_weight
 from unbiasedgbm.training.grower import ASK_PARTITION, DONE, grow, start_tree
 from unbiasedgbm.training.harvest import GrownTree, count_splits
@@ -150,11 +150,14 @@ class Lane:
     memory : Workspace
     pool : Pool
         Threads that grow a tree together.
+    grow : callable or None
+        Machine code of `grower.grow` for these rows and arrays; None before the first tree.
     """
 
     rows: Rows
     memory: Workspace
     pool: Pool
+    grow: Callable[..., int] | None = None
 
 
 @dataclass
@@ -196,7 +199,7 @@ class Booster:
         self._code = SPLIT_RULES[self.parameters.split_rule]
         self._bonus_weight = bonus_weight(self.rows.n_rows, self.loss.n_outputs)
         # features that have anything to cut
-        self._n_useful = max(int((self.mapper.n_bins > 2).sum()), 1)
+        self._log_useful = math.log(max(int((self.mapper.n_bins > 2).sum()), 1))
         heaviest = largest_weight(1.0 if self.rows.layout.drawn else 0.0)
         self._count_bits = count_bits(self.parameters.min_samples_leaf, heaviest)
 
@@ -350,7 +353,7 @@ class Booster:
         """Roles of all rows, and Σ|g|, Σh, Σg², Σh² of all rows, weights applied, in fixed point."""
         units = [fixed_unit(top, self.rows.n) for top in (tops.g, tops.h, tops.g**2, tops.h**2)]
         counts, totals = lane.rows.begin_tree(draw, output, units)
-        return counts.tolist(), Sums(*(float(total) / unit for total, unit in zip(totals, units, strict=True)))
+        return counts.tolist(), Sums._make([total / unit for total, unit in zip(totals.tolist(), units, strict=True)])
 
     def _pack(self, lane: Lane, draw: Draw, tops: Tops, sums: Sums, output: int, unexplained: float) -> Packing:
         """Pack the gradients of all rows for the split search.
@@ -359,11 +362,11 @@ class Booster:
         the less of that is noise, and the less the weights differ.
         """
         rows = lane.rows
+        n = rows.n
         spread = round(unexplained * _SPREADS) / _SPREADS if rows.layout.drawn else 0.0
         # sums in fixed point leave out less than a unit of each row, which is all of it where all rows are near zero
-        room_g, room_h = (total + rows.n / fixed_unit(top, rows.n) for total, top in zip(sums[:2], tops, strict=True))
-        room_g = drawn_bound(room_g, sums.g2, tops.g, spread)
-        room_h = drawn_bound(room_h, sums.h2, tops.h, spread)
+        room_g = drawn_bound(sums.g + n / fixed_unit(tops.g, n), sums.g2, tops.g, spread)
+        room_h = drawn_bound(sums.h + n / fixed_unit(tops.h, n), sums.h2, tops.h, spread)
         packing = choose_packing(room_g, room_h, rows.n_rows, self._count_bits, spread)
         sum_g, sum_h = rows.pack(draw, output, packing).tolist()
         if not packing.holds(sum_g, sum_h, rows.n_rows):
@@ -419,10 +422,9 @@ class Booster:
         of one. A split has to make up for that as far as the target is still unexplained: where nearly all of it is
         explained, little of what is left is noise.
         """
-        bonus = memory.bonus(self._bonus_weight)
-        if self._code == EVIDENCE:
-            bonus[-N_BUCKETS:] -= rule.limit * math.log(self._n_useful) * unexplained
-        return Evidence(bonus, np.zeros_like(bonus))
+        price = rule.limit * self._log_useful * unexplained if self._code == EVIDENCE else 0.0
+        bonus = memory.bonus(self._bonus_weight, price)
+        return Evidence(bonus, np.zeros(len(bonus)))
 
     def _grow(self, lane: Lane, rule: Rule, evidence: Evidence, draw: Draw) -> None:
         """Let the team grow the tree, and have done what it asks for."""
@@ -430,8 +432,8 @@ class Booster:
         limits, table = memory.limits(self.parameters, rows, draw.node_key), memory.table(rows)
         memory.board[:] = 0
 
-        def work(member: int) -> int:
-            return grow(
+        def arguments(member: int) -> tuple[Any, ...]:
+            return (
                 member,
                 memory.board,
                 memory.state,
@@ -450,6 +452,13 @@ class Booster:
                 memory.scratch[member],
                 memory.candidates,
             )
+
+        if lane.grow is None:
+            lane.grow = code_for(grow, *arguments(0))
+        code = lane.grow
+
+        def work(member: int) -> int:
+            return code(*arguments(member))
 
         def stop() -> None:
             memory.board[STOP] = 1
@@ -477,7 +486,7 @@ class Booster:
             return
         made = memory.nodes.node[: int(memory.state[N_NODES])]
         score = made["score"][made["left"] >= 0]
-        choice = rule.limit * max(math.log(self._n_useful), 1.0) * unexplained
+        choice = rule.limit * max(self._log_useful, 1.0) * unexplained
         if len(score) > 1 and (score - limit).sum() > _TRIAL_CHOICES * choice:
             return
         root["left"] = -1

@@ -62,17 +62,19 @@ class EvidenceMemory:
         self.n_trees += 1
         _learn(found, float(min(self.n_trees, MEMORY)), self.mean, self.square)
 
-    def bonus(self, weight: float) -> FloatArray:
+    def bonus(self, weight: float, price: float = 0.0) -> FloatArray:
         """What is added to the score of each feature and of each node size, shape (p + N_BUCKETS,).
 
         Parameters
         ----------
         weight : float
             Of features; see `bonus_weight`.
+        price : float, default=0
+            What every node size has less.
         """
-        bonus = np.zeros(len(self.mean))
-        if self.n_trees >= WARM_UP:
-            _z_scores(self.mean, self.square, float(min(self.n_trees, MEMORY)), weight, bonus)
+        bonus = np.empty(len(self.mean))
+        n_known = float(min(self.n_trees, MEMORY)) if self.n_trees >= WARM_UP else 0.0
+        _bonus(self.mean, self.square, n_known, weight, price, bonus)
         return bonus
 
 
@@ -97,13 +99,15 @@ def _learn(found, n, mean, square):
 
 
 @kernel
-def _z_scores(mean, square, n, weight, out):
-    """Fill in bonuses: z-scores within bounds."""
+def _bonus(mean, square, n, weight, price, out):
+    """Fill in z-scores of n trees, within bounds; zeros if there are none."""
     for j in range(mean.size):
-        variance = (square[j] - mean[j] * mean[j]) / n
-        # a variance that is rounding error of its parts is none
-        z = 0.0 if variance <= 1e-12 * square[j] else mean[j] / np.sqrt(variance)
+        z = 0.0
+        if n > 0.0:
+            variance = (square[j] - mean[j] * mean[j]) / n
+            # a variance that is rounding error of its parts is none
+            z = 0.0 if variance <= 1e-12 * square[j] else mean[j] / np.sqrt(variance)
         if j < mean.size - N_BUCKETS:
             out[j] = weight * min(max(z, -MAX_FEATURE_Z), MAX_FEATURE_Z)
         else:
-            out[j] = NODE_FACTOR * min(max(z, -MAX_NODE_Z), MAX_NODE_Z)
+            out[j] = NODE_FACTOR * min(max(z, -MAX_NODE_Z), MAX_NODE_Z) - price

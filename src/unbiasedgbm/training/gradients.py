@@ -115,7 +115,8 @@ def choose_packing(sum_g: float, sum_h: float, n_rows: int, bits: int, spread: f
     slack = 8.0 * math.sqrt(n_rows) + 64.0 if stochastic else 0.5 * n_rows + 1.0
     g_room = 2.0 ** (63 - G_SHIFT) - slack
     h_room = 2.0 ** (G_SHIFT - bits) - slack - n_rows / 2.0**bits - 1.0
-    g_scale, h_scale = (_power_of_two(room / max(total, 1e-300)) for room, total in ((g_room, sum_g), (h_room, sum_h)))
+    g_scale = _power_of_two(g_room / max(sum_g, 1e-300))
+    h_scale = _power_of_two(h_room / max(sum_h, 1e-300))
     return Packing(g_scale, h_scale, bits, stochastic, spread)
 
 
@@ -133,6 +134,7 @@ def drawn_bound(total: float, squares: float, top: float, spread: float) -> floa
     return min(largest_weight(spread) * total, total + spread * (12.0 * math.sqrt(squares) + 120.0 * top))
 
 
+@lru_cache(maxsize=32)
 def largest_weight(spread: float) -> float:
     """The largest of `search_weights`."""
     return float(search_weights(spread)[-1])
@@ -246,6 +248,44 @@ def sort_rows(roles, begin, end, place, rows):
         role = np.uint64(roles[i])
         rows[np.uint64(place[role])] = i
         place[role] += 1
+
+
+@kernel
+def begin_rows(
+    key,
+    share,
+    sample_key,
+    subsample,
+    n,
+    offset,
+    groups,
+    roles,
+    counts,
+    place,
+    rows,
+    g,
+    h,
+    weight,
+    unit_g,
+    unit_h,
+    unit_g2,
+    unit_h2,
+    sums,
+):
+    """`draw_roles`, `sort_rows` and `sum_rows` in one call, where one thread has all n rows.
+
+    Parameters
+    ----------
+    place : ndarray of shape (4,), int64
+        Working memory.
+    """
+    draw_roles(key, share, sample_key, subsample, 0, n, offset, groups, roles, counts)
+    at = np.int64(0)
+    for role in range(4):
+        place[role] = at
+        at += counts[role]
+    sort_rows(roles, 0, n, place, rows)
+    sum_rows(g, h, weight, 0, n, unit_g, unit_h, unit_g2, unit_h2, sums)
 
 
 @kernel

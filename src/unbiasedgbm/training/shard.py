@@ -25,6 +25,7 @@ from unbiasedgbm.threads import Pool
 from unbiasedgbm.training.gradients import (
     PACK_ROWS,
     Packing,
+    begin_rows,
     draw_roles,
     pack,
     search_weights,
@@ -247,21 +248,23 @@ class Shard:
         sums : ndarray of shape (4,), int64
             Σ|g|, Σh, Σg², Σh², weights applied.
         """
-        return self._draw_roles(draw), self._sums(output, units)
+        if len(self.blocks) != 1:
+            return self._draw_roles(draw), self._sums(output, units)
+        # a call costs as much as the work on a small table
+        counts, place, sums = np.empty((3, 4), np.int64)
+        begin_rows(
+            *(draw.role_key, self.layout.share, draw.sample_key, draw.subsample, self.n, self.offsets[0]),
+            *(self.data.groups, self.roles, counts, place, self.rows),
+            *(self.g[output], self.h[output], self.weight, *units, sums),
+        )
+        self._role_counts[0] = counts
+        return counts, sums
 
     def _draw_roles(self, draw: Draw) -> IntArray:
-        share = self.layout.share
+        share, counts = self.layout.share, self._role_counts
         if share[0] == 1.0 and draw.subsample == 1.0:
             self.rows[:] = np.arange(self.n, dtype=np.uint32)
             return np.array([self.n, 0, 0, 0])
-        counts = self._role_counts
-        if len(self.blocks) == 1:
-            draw_roles(
-                *(draw.role_key, share, draw.sample_key, draw.subsample, 0, self.n, self.offsets[0]),
-                *(self.data.groups, self.roles, counts[0]),
-            )
-            self.undivide()
-            return counts[0].copy()
         drawn = (draw.role_key, share, draw.sample_key, draw.subsample)
         self.pool.run(
             draw_roles,
@@ -287,10 +290,6 @@ class Shard:
         )
 
     def _sums(self, output: int, units: Sequence[float]) -> IntArray:
-        if len(self.blocks) == 1:
-            sums = np.empty(4, np.int64)
-            sum_rows(self.g[output], self.h[output], self.weight, 0, self.n, *units, sums)
-            return sums
         parts = np.zeros((len(self.blocks), 4), np.int64)
         self.pool.run(
             sum_rows,

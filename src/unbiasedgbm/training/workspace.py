@@ -201,13 +201,14 @@ class Workspace:
         self.hist_size = layout.hist_size
         self.node_size = self.n_roles * self.hist_size
         self.n_slots = min(max(2, parameters.num_leaves), max(4, HIST_BYTES // (8 * self.node_size * n_lanes)))
-        self.hist = np.zeros(self.n_slots * self.node_size, np.int64)
+        # cleared where they are built
+        self.hist = np.empty(self.n_slots * self.node_size, np.int64)
         self.free = np.zeros(self.n_slots, np.int64)
         # the team
         self.n_members = n_members
         self.board = new_board()
         self.scratch = [new_scratch(int(features["n_bins"].max())) for _ in range(n_members)]
-        self.parts = np.zeros((n_members - 1) * self.node_size, np.int64)
+        self.parts = np.empty((n_members - 1) * self.node_size, np.int64)
         self.cuts = np.zeros((n_members, 4), np.int64)
 
     def limits(self, parameters: TrainingParameters, rows: Rows, draw_key: np.uint64) -> Limits:

@@ -33,6 +33,7 @@ DEFAULTS = TrainingParameters(
     colsample_bytree=1.0,
     colsample_bynode=1.0,
     n_bags=1,
+    pull=0.0,
     linear_start=False,
     seed=0,
 )

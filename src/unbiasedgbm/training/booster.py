@@ -501,6 +501,7 @@ class Booster:
             fixed_unit(tops.g, rows.n),
             fixed_unit(tops.h, rows.n),
             parameters.reg_lambda,
+            parameters.pull,
             packing.h_scale / packing.g_scale,
             self.loss.max_step,
             parameters.learning_rate / parameters.n_bags,

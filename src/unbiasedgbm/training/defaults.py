@@ -41,6 +41,11 @@ def most_leaves(asked: int | None, split_rule: str, loss: str) -> int:
     return 255 if split_rule == "evidence" and loss == "squared_error" else 127
 
 
+def pull(split_rule: str, loss: str) -> float:
+    """Rows that draw the value of a leaf to what its parent's would be, where leaves may have very few of their own."""
+    return 4.0 if split_rule == "evidence" and loss == "squared_error" else 0.0
+
+
 # Smallest and largest rate, and the rows up to which the smallest one is taken: a table of more rows has more to tell
 # than two hundred iterations of small steps can take in.
 _RATES = (0.1, 0.2)

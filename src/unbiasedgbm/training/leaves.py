@@ -23,6 +23,8 @@ class NewtonStep(NamedTuple):
     """Power of two by which gradients are multiplied before they are added up as integers."""
     h_unit: float
     reg_lambda: float
+    pull: float
+    """Hessian by which a node's step is drawn to that of its parent."""
     bound: float
     """A node's bounds by monotone constraints times this are bounds on its value."""
     most: float
@@ -33,13 +35,12 @@ class NewtonStep(NamedTuple):
 
 def newton_step(rows: Rows, memory: Workspace, output: int, step: NewtonStep) -> FloatArray:
     """−G/(H + λ) of every leaf, in steps that many threads or workers share; returns the values of all nodes."""
-    leaf = _leaves(memory)
-    sums = rows.leaf_sums(memory, leaf, output, (step.g_unit, step.h_unit))
-    g, h = sums[:, 0] / step.g_unit, sums[:, 1] / step.h_unit
-    newton = np.clip(-g / np.maximum(h + step.reg_lambda, 1e-300), -step.most, step.most)
-    node = memory.nodes.node[leaf]
-    bounded = newton.clip(node["low"] * step.bound, node["high"] * step.bound)
-    return _take(rows, memory, leaf, bounded, output, step)
+    leaf, m = _leaves(memory), int(memory.state[N_NODES])
+    sums, value = np.zeros((m, 2), np.int64), np.empty(m)
+    sums[leaf] = rows.leaf_sums(memory, leaf, output, (step.g_unit, step.h_unit))
+    leaf_values(memory.nodes.node[:m], sums, *step, value)
+    rows.add(memory, leaf, output, value[leaf])
+    return value
 
 
 def quantile_step(rows: Rows, memory: Workspace, output: int, level: float, step: NewtonStep) -> FloatArray:
@@ -49,7 +50,11 @@ def quantile_step(rows: Rows, memory: Workspace, output: int, level: float, step
     if memory.features["monotone"].any():
         low, high = _bounds(memory, leaf, found)
         found = found.clip(low, high)
-    return _take(rows, memory, leaf, found, output, step)
+    added = found * step.rate
+    rows.add(memory, leaf, output, added)
+    value = np.zeros(int(memory.state[N_NODES]))
+    value[leaf] = added
+    return value
 
 
 def _bounds(memory: Workspace, leaf: npt.NDArray[np.intp], value: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -83,15 +88,49 @@ def _leaves(memory: Workspace) -> npt.NDArray[np.intp]:
     return np.flatnonzero(memory.nodes.node["left"][: int(memory.state[N_NODES])] < 0)
 
 
-def _take(
-    rows: Rows, memory: Workspace, leaf: npt.NDArray[np.intp], target: FloatArray, output: int, step: NewtonStep
-) -> FloatArray:
-    """Add a share of what is best for each leaf to the raw predictions."""
-    added = target * step.rate
-    rows.add(memory, leaf, output, added)
-    value = np.zeros(int(memory.state[N_NODES]))
-    value[leaf] = added
-    return value
+@inline_kernel
+def _values(node, sums, g_unit, h_unit, reg_lambda, pull, bound, most, rate, value):
+    for k in range(node.size - 1, -1, -1):
+        left = node[k].left
+        if left >= 0:
+            # children come after their parents
+            for j in range(2):
+                sums[k, j] = sums[left, j] + sums[left + 1, j]
+    value[0] = 0.0
+    for k in range(node.size):
+        push = -(sums[k, 0] / g_unit)
+        if pull > 0.0:
+            # so far it is the step of its parent
+            push += pull * value[k]
+        newton = push / max(sums[k, 1] / h_unit + reg_lambda + pull, 1e-300)
+        left = node[k].left
+        if left >= 0:
+            value[left] = newton
+            value[left + 1] = newton
+            value[k] = 0.0
+        else:
+            newton = min(max(newton, -most), most)
+            value[k] = min(max(newton, node[k].low * bound), node[k].high * bound) * rate
+
+
+@kernel
+def leaf_values(node, sums, g_unit, h_unit, reg_lambda, pull, bound, most, rate, value):
+    """What each leaf adds, from sums over its rows.
+
+    The step of a node is (π v − G) / (H + λ + π), where v is the step of its parent, and zero for the root: the fewer
+    rows a leaf has, the more it is like the leaf that its parent would have been.
+
+    Parameters
+    ----------
+    node : ndarray of shape (m,), NODE_TYPE
+    sums : ndarray of shape (m, 2), int64
+        Σg and Σh of leaves, in fixed point; those of other nodes are filled in.
+    g_unit, h_unit, reg_lambda, pull, bound, most, rate
+        See `NewtonStep`.
+    value : ndarray of shape (m,), float64
+        Filled; 0 for inner nodes.
+    """
+    _values(node, sums, g_unit, h_unit, reg_lambda, pull, bound, most, rate, value)
 
 
 @kernel
@@ -106,6 +145,7 @@ def finish_leaves(
     g_unit,
     h_unit,
     reg_lambda,
+    pull,
     bound,
     most,
     rate,
@@ -113,6 +153,7 @@ def finish_leaves(
     step,
     bag,
     n_bags,
+    sums,
     value,
 ):
     """`newton_step` in one call, where one thread has all rows.
@@ -127,17 +168,18 @@ def finish_leaves(
     g, h, weight
         As in `gradients.pack`.
     rows : ndarray of shape (n,), uint32
-    g_unit, h_unit, reg_lambda, bound, most, rate
+    g_unit, h_unit, reg_lambda, pull, bound, most, rate
         See `NewtonStep`.
     at, step : int
         Row i's raw prediction is at + step * i.
     bag : ndarray of shape (n * step,), float64
         Added to, `n_bags` times.
+    sums : ndarray of shape (m, 2), int64
+        Working memory.
     value : ndarray of shape (m,), float64
         Filled.
     """
     for k in range(node.size):
-        value[k] = 0.0
         if node[k].left >= 0:
             continue
         begin = node[k].begin
@@ -146,12 +188,12 @@ def finish_leaves(
         end = begin
         for role in range(first_role, 3):
             end += count[k, role]
-        total_g, total_h = _sum_range(g, h, weight, rows, begin, end, g_unit, h_unit)
-        newton = -(total_g / g_unit) / max(total_h / h_unit + reg_lambda, 1e-300)
-        newton = min(max(newton, -most), most)
-        added = min(max(newton, node[k].low * bound), node[k].high * bound) * rate
-        value[k] = added
-        of_bag = added * n_bags
+        sums[k, 0], sums[k, 1] = _sum_range(g, h, weight, rows, begin, end, g_unit, h_unit)
+    _values(node, sums, g_unit, h_unit, reg_lambda, pull, bound, most, rate, value)
+    for k in range(node.size):
+        if node[k].left >= 0:
+            continue
+        of_bag = value[k] * n_bags
         begin = node[k].begin
         for i in range(np.uint64(begin), np.uint64(begin + node[k].n_rows)):
             bag[np.uint64(at) + np.uint64(step) * np.uint64(rows[i])] += of_bag

@@ -322,7 +322,7 @@ class Shard:
         finish_leaves(
             *(memory.nodes.node[:m], memory.nodes.count, self.layout.leaf_role),
             *(self.g[output], self.h[output], self.weight, self.rows, *step, output, self.bag.shape[1]),
-            *(self.bag.reshape(-1), len(self.bags), value),
+            *(self.bag.reshape(-1), len(self.bags), np.empty((m, 2), np.int64), value),
         )
         return value
 

@@ -66,6 +66,7 @@ class TrainingParameters:
     min_child_weight: float
     min_split_gain: float
     reg_lambda: float
+    pull: float
     cat_smooth: float
     subsample: float
     colsample_bytree: float

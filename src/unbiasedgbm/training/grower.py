@@ -404,10 +404,14 @@ def grow(
                 looks = wait(looks)
         elif stage == _PICK:
             # Algorithm 2: pick the leaf with the largest score
+            for j in range(max(state[N_NODES] - 2, 0), state[N_NODES]):
+                ready = node[j].feature >= 0 and node[j].score > limits.min_split_gain
+                nodes.promise[j] = node[j].score if ready else _NO_SPLIT
             if state[N_LEAVES] < limits.num_leaves:
+                most = _NO_SPLIT
                 for j in range(state[N_NODES]):
-                    ready = node[j].left < 0 and node[j].feature >= 0 and node[j].score > limits.min_split_gain
-                    if ready and (k < 0 or node[j].score > node[k].score):
+                    if nodes.promise[j] > most:
+                        most = nodes.promise[j]
                         k = j
             if limits.root_on_trial and state[N_LEAVES] == 1 and node[0].feature >= 0:
                 k = np.int64(0)
@@ -415,6 +419,7 @@ def grow(
                 show(board, STOP, 1)
                 return DONE
             state[PARENT] = k
+            nodes.promise[k] = _NO_SPLIT
             if limits.rows_elsewhere:
                 state[STAGE] = _CHILDREN
                 return ASK_PARTITION

@@ -44,6 +44,8 @@ class Nodes(NamedTuple):
     """(m, n_groups) interaction groups that hold every feature on the path."""
     side_count: npt.NDArray[np.int64]
     """(2, 4) answer of a partition: rows of each role that went left, and right."""
+    promise: npt.NDArray[np.float64]
+    """(m,) scores of the leaves that may be divided, −inf for all other nodes; the two last nodes are not in it yet."""
 
 
 class Limits(NamedTuple):
@@ -112,4 +114,5 @@ def new_nodes(num_leaves: int, n_groups: int) -> Nodes:
         np.zeros((m, 4), np.int64),
         np.zeros((m, n_groups), np.uint8),
         np.zeros((2, 4), np.int64),
+        np.full(m, -np.inf),
     )

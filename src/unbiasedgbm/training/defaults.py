@@ -29,7 +29,7 @@ def leaf_rows(asked: int | None, split_rule: str, n_rows: float, loss: str) -> i
     most = 5 if loss in _CLASS_LOSSES else 3
     if split_rule != "evidence" or n_rows < _FEWEST_ROWS:
         return most
-    return 1 if loss == "squared_error" else min(most, max(2, int(n_rows) // 100))
+    return 1 if _honest_means(split_rule, loss) else min(most, max(2, int(n_rows) // 100))
 
 
 def most_leaves(asked: int | None, split_rule: str, loss: str) -> int:
@@ -38,12 +38,17 @@ def most_leaves(asked: int | None, split_rule: str, loss: str) -> int:
         return asked
     if loss == "multiclass_log_loss":
         return 31
-    return 255 if split_rule == "evidence" and loss == "squared_error" else 127
+    return 255 if _honest_means(split_rule, loss) else 127
 
 
 def pull(split_rule: str, loss: str) -> float:
     """Rows that draw the value of a leaf to what its parent's would be, where leaves may have very few of their own."""
-    return 4.0 if split_rule == "evidence" and loss == "squared_error" else 0.0
+    return 4.0 if _honest_means(split_rule, loss) else 0.0
+
+
+def _honest_means(split_rule: str, loss: str) -> bool:
+    """Whether leaves hold means under the default rule: there is more to find in few rows."""
+    return split_rule == "evidence" and loss == "squared_error"
 
 
 # Smallest and largest rate, and the rows up to which the smallest one is taken: a table of more rows has more to tell

@@ -274,10 +274,7 @@ def begin_rows(
 ):
     """`draw_roles`, `sort_rows` and `sum_rows` in one call, where one thread has all n rows.
 
-    Parameters
-    ----------
-    place : ndarray of shape (4,), int64
-        Working memory.
+    Parameters are theirs, but for ``place``, which is working memory here.
     """
     draw_roles(key, share, sample_key, subsample, 0, n, offset, groups, roles, counts)
     at = np.int64(0)

@@ -88,8 +88,23 @@ def _leaves(memory: Workspace) -> npt.NDArray[np.intp]:
     return np.flatnonzero(memory.nodes.node["left"][: int(memory.state[N_NODES])] < 0)
 
 
-@inline_kernel
-def _values(node, sums, g_unit, h_unit, reg_lambda, pull, bound, most, rate, value):
+@kernel
+def leaf_values(node, sums, g_unit, h_unit, reg_lambda, pull, bound, most, rate, value):
+    """What each leaf adds, from sums over its rows.
+
+    The step of a node is (π v − G) / (H + λ + π), where v is the step of its parent, and zero for the root: the fewer
+    rows a leaf has, the more it is like the leaf that its parent would have been.
+
+    Parameters
+    ----------
+    node : ndarray of shape (m,), NODE_TYPE
+    sums : ndarray of shape (m, 2), int64
+        Σg and Σh of leaves, in fixed point; those of other nodes are filled in.
+    g_unit, h_unit, reg_lambda, pull, bound, most, rate
+        See `NewtonStep`.
+    value : ndarray of shape (m,), float64
+        Filled; 0 for inner nodes.
+    """
     for k in range(node.size - 1, -1, -1):
         left = node[k].left
         if left >= 0:
@@ -111,26 +126,6 @@ def _values(node, sums, g_unit, h_unit, reg_lambda, pull, bound, most, rate, val
         else:
             newton = min(max(newton, -most), most)
             value[k] = min(max(newton, node[k].low * bound), node[k].high * bound) * rate
-
-
-@kernel
-def leaf_values(node, sums, g_unit, h_unit, reg_lambda, pull, bound, most, rate, value):
-    """What each leaf adds, from sums over its rows.
-
-    The step of a node is (π v − G) / (H + λ + π), where v is the step of its parent, and zero for the root: the fewer
-    rows a leaf has, the more it is like the leaf that its parent would have been.
-
-    Parameters
-    ----------
-    node : ndarray of shape (m,), NODE_TYPE
-    sums : ndarray of shape (m, 2), int64
-        Σg and Σh of leaves, in fixed point; those of other nodes are filled in.
-    g_unit, h_unit, reg_lambda, pull, bound, most, rate
-        See `NewtonStep`.
-    value : ndarray of shape (m,), float64
-        Filled; 0 for inner nodes.
-    """
-    _values(node, sums, g_unit, h_unit, reg_lambda, pull, bound, most, rate, value)
 
 
 @kernel
@@ -189,7 +184,7 @@ def finish_leaves(
         for role in range(first_role, 3):
             end += count[k, role]
         sums[k, 0], sums[k, 1] = _sum_range(g, h, weight, rows, begin, end, g_unit, h_unit)
-    _values(node, sums, g_unit, h_unit, reg_lambda, pull, bound, most, rate, value)
+    leaf_values(node, sums, g_unit, h_unit, reg_lambda, pull, bound, most, rate, value)
     for k in range(node.size):
         if node[k].left >= 0:
             continue

@@ -19,6 +19,7 @@ from unbiasedgbm import unbiased_gain
 from unbiasedgbm.callbacks import BaseCallback
 from unbiasedgbm.distributed import unbiased_gain as distributed_gain
 from unbiasedgbm.distributed.crew import Crew
+from unbiasedgbm.distributed.fit import RemoteFit
 from unbiasedgbm.distributed.inputs import partitions
 from unbiasedgbm.distributed.leading import LeadingStation
 from unbiasedgbm.distributed.station import TRAIN, OldQuestionError, Station
@@ -78,6 +79,33 @@ def test_a_lost_leader(own_client, tmp_path, which, n_bags):
     assert len(kill.killed) == 1
     assert_same_file(local.fit(X, y), remote, tmp_path)
     assert remote.history_ == local.history_
+
+
+@pytest.mark.parametrize("which", [slice(0, 1), slice(1, 2)], ids=["first", "second"])
+@pytest.mark.parametrize("n_bags", [1, 5])
+def test_a_worker_lost_in_an_order_of_several_iterations(own_client, tmp_path, monkeypatch, which, n_bags):
+    """Where nobody looks on, an order is more than one; trees that were added in it are taken back."""
+    X, y = numbers()
+    y = np.digitize(y, [-1, 1]) if n_bags > 1 else y
+    kind = "classifier" if n_bags > 1 else "regressor"
+    local, remote = pair(kind, n_estimators=200, n_bags=n_bags, min_split_gain=-np.inf)
+    iterate, orders, killed = RemoteFit.iterate, [], []
+
+    def order(fit, lanes, progress, n):
+        orders.append(n)
+        if len(orders) == 8:
+            holders = [address for address, found in own_client.run(_actors).items() if found]
+            killed.extend(own_client.run(os.getpid, workers=holders[which]).values())
+            threading.Timer(0.1, os.kill, (killed[0], signal.SIGKILL)).start()
+        return iterate(fit, lanes, progress, n)
+
+    monkeypatch.setattr(RemoteFit, "iterate", order)
+    remote.fit(cut(X, CUTS["seven"]), cut(y, CUTS["seven"]))
+    assert killed
+    assert orders[7] > 1
+    # begun again
+    assert orders[8] == orders[7]
+    assert_same_file(local.fit(X, y), remote, tmp_path)
 
 
 class Silence(BaseCallback):
@@ -443,9 +471,9 @@ def test_memory_and_traffic_are_those_of_a_share(client):
     small, large = seen[2_000], seen[20_000]
     assert max(large.kept) < 0.6 * sum(large.kept)
     assert 9 < sum(large.kept) / sum(small.kept) < 11
-    # bins, target, raw predictions of the model and of two bags; of each bag's tree role, packed gradient, row numbers,
-    # derivatives
-    assert sum(large.kept) == 20_000 * (8 + 8 + 3 * 8 + 2 * (1 + 8 + 4 + 4 + 4 + 4))
+    # bins, target, raw predictions of the model and of two bags, and a copy of these; of each bag's tree role, packed
+    # gradient, row numbers, derivatives
+    assert sum(large.kept) == 20_000 * (8 + 8 + 5 * 8 + 2 * (1 + 8 + 4 + 4 + 4 + 4))
     assert 0 < large.n_bytes < 1.5 * small.n_bytes
     # before boosting, and for each lane's first tree, whose scales nobody knows; a round for every level and two more
     depth = int(remote.ensemble_.depth.max())

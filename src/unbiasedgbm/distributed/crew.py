@@ -178,20 +178,20 @@ class Crew:
             calls.append(self._call(leader, "lead", self.epoch, parcel, lanes, below))
         self._result(*calls)
 
-    def iterate(self, lanes: Sequence[int], waiting: Mapping[int, Sequence[Step]], progress: Any) -> list[Any]:
-        """An iteration of some lanes, as their leaders deliver it.
+    def iterate(self, lanes: Sequence[int], waiting: Mapping[int, Sequence[Step]], progress: Any, n: int) -> list[Any]:
+        """Some iterations of some lanes, as their leaders deliver them.
 
         Parameters
         ----------
         lanes : sequence of int
         waiting : mapping of int to sequences of Step
             Of each lane.
-        progress
+        progress, n
             As in `leader.Leader.iterate`.
         """
         members = self.members
         leaders = [members[lane % len(members)] for lane in lanes]
-        orders = [pack((self.epoch, list(waiting.get(lane, ())), progress)) for lane in lanes]
+        orders = [pack((self.epoch, list(waiting.get(lane, ())), progress, n)) for lane in lanes]
         calls = [
             self._call(leader, "iterate", lane, order)
             for leader, lane, order in zip(leaders, lanes, orders, strict=True)

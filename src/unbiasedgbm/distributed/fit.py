@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -41,7 +42,7 @@ class RemoteFit:
         self._script = script
         # what needs no answer, by lane
         self._waiting: dict[int, list[Step]] = {}
-        # of all finished iterations, and of the last one
+        # of all finished orders, and of the last one
         self._done = Harvest(plan.mapper, plan.start.base, plan.start.trees)
         self._last: Sequence[GrownTree] = ()
         crew.appoint(brief)
@@ -55,17 +56,21 @@ class RemoteFit:
         self._waiting = {}
         return answers
 
-    def iterate(self, lanes: Sequence[int], progress: Progress) -> tuple[dict[int, list[GrownTree]], Progress]:
-        """The trees of the next iteration in some lanes, by bag, and the progress with what they have taught.
+    def iterate(
+        self, lanes: Sequence[int], progress: Progress, n: int
+    ) -> tuple[dict[int, list[list[GrownTree]]], Progress]:
+        """The trees of the next iterations in some lanes, by bag, and the progress with what they have taught.
 
         Parameters
         ----------
         lanes : sequence of int
         progress : Progress
             At the end of the last one; unchanged.
+        n : int
+            Iterations.
         """
-        deliveries: list[Delivery] = self.crew.iterate(lanes, self._waiting, progress)
-        grown: dict[int, list[GrownTree]] = {}
+        deliveries: list[Delivery] = self.crew.iterate(lanes, self._waiting, progress, n)
+        grown: dict[int, list[list[GrownTree]]] = {}
         progress = progress.copy()
         for lane, found in zip(lanes, deliveries, strict=True):
             grown |= found.grown
@@ -80,7 +85,7 @@ class RemoteFit:
         return grown, progress
 
     def steadily(self, work: Callable[[], T]) -> T:
-        """Do something that may be done again from the last finished iteration, until no worker is lost in it."""
+        """Do something that may be done again from the last finished order, until no worker is lost in it."""
         for _ in range(_MOST_LOSSES):
             try:
                 return work()
@@ -89,17 +94,17 @@ class RemoteFit:
         raise RuntimeError(f"{_MOST_LOSSES} times a worker was lost in the same iteration; the fit gives up.")
 
     def finished(self, grown: Sequence[GrownTree]) -> None:
-        """Note that an iteration is finished: it is never done again."""
+        """Note that an order is finished, with these trees: it is never done again."""
         self._done.add(grown)
         self._last = grown
 
     def recent(self) -> list[tuple[int, GrownTree]]:
-        """The trees of the last iteration, by number."""
+        """The trees of the last order, by number."""
         first = self._done.n_trees - len(self._last)
         return [(first + k, tree) for k, tree in enumerate(self._last)]
 
     def _recover(self) -> None:
-        """Put lost partitions on other workers, and bring all stations to the end of the last finished iteration."""
+        """Put lost partitions on other workers, and bring all stations to the end of the last finished order."""
         for _ in range(_MOST_LOSSES):
             try:
                 self._waiting = {}
@@ -171,24 +176,30 @@ class RemoteBooster(Booster):
 
     fit: RemoteFit
 
+    # an order costs a round, and at its end lanes wait for each other
+    seconds_ahead: ClassVar[float] = 4.0
+
     def _make_lanes(self) -> list[Lane]:
         return []
 
     def run_ahead(self, n: int) -> list[list[GrownTree]]:
-        """One iteration, however many may be asked for; begun again if a worker is lost in it."""
-        grown, self.progress = self.fit.steadily(self._order)
-        self._end_iteration(grown)
-        self.fit.finished(grown)
-        return [grown]
+        """Up to ``n`` iterations, in which lanes need not wait for each other; begun again if a worker is lost."""
+        # never beyond the iteration after which boosting may end; the first tree of a fit comes before any other, and
+        # metrics look at what a loss has learned of rows
+        n = max(1, min(n, self._left())) if self._is_measured() and not self.loss.prepares else 1
+        iterations, self.progress = self.fit.steadily(partial(self._order, n))
+        for grown in iterations:
+            self._end_iteration(grown)
+        self.fit.finished([tree for grown in iterations for tree in grown])
+        return iterations
 
-    def _order(self) -> tuple[list[GrownTree], Progress]:
-        """The trees of an iteration, bag by bag, and the progress with what they have taught."""
+    def _order(self, n: int) -> tuple[list[list[GrownTree]], Progress]:
+        """The trees of ``n`` iterations, each bag by bag, and the progress with what they have taught."""
         lanes, progress = range(self.fit.brief.n_lanes), self.progress
-        grown: dict[int, list[GrownTree]] = {}
-        # the first tree of a fit before any other
+        grown: dict[int, list[list[GrownTree]]] = {}
         n_first = 0 if self._is_measured() else 1
         for some in (lanes[:n_first], lanes[n_first:]):
             if some:
-                found, progress = self.fit.iterate(some, progress)
+                found, progress = self.fit.iterate(some, progress, n)
                 grown |= found
-        return [tree for bag in range(self.parameters.n_bags) for tree in grown[bag]], progress
+        return [[tree for bag in range(self.parameters.n_bags) for tree in grown[bag][k]] for k in range(n)], progress

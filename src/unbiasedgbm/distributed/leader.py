@@ -28,10 +28,10 @@ Send = Callable[[list[Step]], list[Any]]
 
 
 class Delivery(NamedTuple):
-    """What a leader has of an iteration."""
+    """What a leader has of an order."""
 
-    grown: dict[int, list[GrownTree]]
-    """Trees of each of its bags, one for every output."""
+    grown: dict[int, list[list[GrownTree]]]
+    """Trees of each of its bags, iteration by iteration, one for every output."""
     memories: dict[int, EvidenceMemory]
     """What they have taught, by place among all memories."""
     measured: tuple[float, FloatArray]
@@ -61,8 +61,8 @@ class Leader:
         rows = (RemoteRows(brief, lane), brief.mapper, features, brief.groups)
         self._booster = _LeadingBooster(parameters, loss, *rows, progress, Pool(1))
 
-    def iterate(self, waiting: Sequence[Step], progress: Progress, send: Send) -> Delivery:
-        """Grow the trees of an iteration.
+    def iterate(self, waiting: Sequence[Step], progress: Progress, n: int, send: Send) -> Delivery:
+        """Grow the trees of some iterations.
 
         Parameters
         ----------
@@ -70,38 +70,41 @@ class Leader:
             To be sent with the first question.
         progress : Progress
             At the end of the iteration before.
+        n : int
+            Iterations.
         send : callable
         """
         booster = self._booster
         rows, loss = booster.rows, booster.loss
         # what comes by wire cannot be written to
         progress = booster.progress = progress.copy()
-        waiting = list(waiting)
+        waiting = [*waiting, ("begin_order", (list(self._bags),))]
 
         def ask(*steps: Step) -> list[Any]:
             nonlocal waiting
             first, waiting = waiting, []
             return send([*first, *steps])[len(first) :]
 
-        grown: dict[int, list[GrownTree]] = {}
+        grown: dict[int, list[list[GrownTree]]] = {bag: [] for bag in self._bags}
         rows.begin(ask)
         try:
-            for bag in self._bags:
-                grown[bag] = []
-                for tree in booster.trees_of(bag):
-                    grown[bag].append(tree)
-                    waiting += rows.added()
+            for iteration in range(progress.n_iterations, progress.n_iterations + n):
+                for bag in self._bags:
+                    grown[bag].append([])
+                    for tree in booster.trees_of(bag, iteration):
+                        grown[bag][-1].append(tree)
+                        waiting += rows.added()
         finally:
             # it knows the station, which would know itself then and not end with the fit
             rows.begin(_nobody)
-        n = loss.n_outputs
-        memories = {at: progress.memories[at] for bag in self._bags for at in range(bag * n, bag * n + n)}
+        k = loss.n_outputs
+        memories = {at: progress.memories[at] for bag in self._bags for at in range(bag * k, bag * k + k)}
         measured = (progress.start_dispersion, progress.start_squares)
         return Delivery(grown, memories, measured, waiting, vars(loss) if loss.prepares else None)
 
 
 def _nobody(*steps: Step) -> list[Any]:
-    raise AssertionError("asked outside of an iteration; this is a bug, please report it")
+    raise AssertionError("asked outside of an order; this is a bug, please report it")
 
 
 @dataclass
@@ -118,8 +121,8 @@ class _LeadingBooster(Booster):
     def _pools(self) -> list[Pool]:
         return [self.pool]
 
-    def trees_of(self, bag: int) -> Iterator[GrownTree]:
-        """The trees of a bag, output by output, all from the gradients at the start."""
+    def trees_of(self, bag: int, iteration: int) -> Iterator[GrownTree]:
+        """The trees of a bag in an iteration, output by output, all from the gradients at the start."""
         tops = self._gradients(self._lane, bag)
         for output in range(self.loss.n_outputs):
-            yield self._grow_tree(self._lane, tops, bag, output, self.progress.n_iterations, self.progress)
+            yield self._grow_tree(self._lane, tops, bag, output, iteration, self.progress)

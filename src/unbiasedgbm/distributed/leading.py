@@ -58,13 +58,13 @@ class LeadingStation(Station):
         self._leading = ThreadPoolExecutor(len(lanes), thread_name_prefix="unbiasedgbm-leader")
 
     async def iterate(self, lane: int, order: Parcel) -> Parcel:
-        """Grow the trees of an iteration.
+        """Grow the trees of some iterations.
 
         Parameters
         ----------
         lane : int
         order : Parcel
-            Of (epoch, steps that wait, progress).
+            Of (epoch, steps that wait, progress, iterations).
 
         Returns
         -------
@@ -74,7 +74,7 @@ class LeadingStation(Station):
         return await self._loop.run_in_executor(self._leading, self._iterate, lane, order)
 
     def _iterate(self, lane: int, order: Parcel) -> Parcel:
-        epoch, waiting, progress = unpack(order)
+        epoch, waiting, progress, n = unpack(order)
         n_asked = n_bytes = 0
 
         def send(steps: list[Step]) -> list[Any]:
@@ -84,7 +84,7 @@ class LeadingStation(Station):
             n_bytes += sent
             return answers
 
-        return pack((self._leaders[lane].iterate(waiting, progress, send), n_asked, n_bytes))
+        return pack((self._leaders[lane].iterate(waiting, progress, n, send), n_asked, n_bytes))
 
     def _ask_all(self, lane: int, epoch: int, steps: list[Step]) -> tuple[list[Any], int]:
         """Ask all stations; this one's rows are looked at while the others answer.

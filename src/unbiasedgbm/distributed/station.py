@@ -247,6 +247,7 @@ MERGE: dict[str, Callable[[Any, Any], Any]] = {
     "sample": operator.add,
     "line_rows": operator.add,
     "build": _add,
+    "begin_order": _nothing,
     "gradients": _largest,
     "begin_tree": _add,
     "pack": operator.add,
@@ -565,9 +566,7 @@ class Station:
         shards = shard.lanes([self._pool] * plan.n_lanes)
         room = np.zeros((self._pool.n_threads, plan.layout.n_roles * plan.layout.hist_size), np.int64)
         self._lanes = [TreeRows(one, plan.mapper, runs, room) for one in shards]
-        # of several trees of an iteration in one lane, all but the last are added before it is finished
-        changes = raw.shape[1] > 1 or plan.n_bags > plan.n_lanes
-        self._bags = [BagRows(bag, changes) for bag in shard.bags]
+        self._bags = [BagRows(bag) for bag in shard.bags]
         self._first_tree = n_added
         self._quick = len(y) * len(plan.mapper.n_bins) <= _QUICK_PAIRS
         if plan.n_bags > 1:
@@ -694,8 +693,11 @@ class Station:
 
     # -- iterations --------------------------------------------------------------------------------------------------
 
+    def _do_begin_order(self, bags: Sequence[int]) -> None:
+        for bag in bags:
+            self._bags[bag].begin()
+
     def _do_gradients(self, lane: int, loss: Loss | None, bag: int) -> tuple[float, float]:
-        self._bags[bag].begin()
         return self._lanes[lane].shard.block_gradients(loss or self._plan.loss, bag)
 
     def _do_begin_tree(self, lane: int, *arguments: Any) -> Any:
@@ -730,15 +732,17 @@ class Station:
                     watched.n_added += 1
 
     def _do_rewind(self, n_trees: int, trees: list[tuple[int, GrownTree]], features: npt.NDArray[np.void]) -> None:
-        """Go back, or on, to the raw predictions of so many trees, of which the last iteration's are given."""
+        """Go back, or on, to the raw predictions of so many trees, of which the last order's are given."""
         shard, plan = self._lanes[0].shard, self._plan
+        n_outputs = shard.raw.shape[1]
         wanted = (n_trees - self._first_tree) // plan.n_bags
         for bag in self._bags:
-            if bag.n_trees != wanted:
+            if bag.n_trees > wanted:
                 bag.undo()
         for number, tree in trees:
-            bag = self._bags[bag_of(number - plan.start.n_line, shard.raw.shape[1], plan.n_bags)]
-            if bag.n_trees < wanted:
+            bag = self._bags[bag_of(number - plan.start.n_line, n_outputs, plan.n_bags)]
+            iteration, place = divmod(number - self._first_tree, n_outputs * plan.n_bags)
+            if bag.n_trees == iteration * n_outputs + place % n_outputs:
                 self._walk(replace(tree, value=tree.value * plan.n_bags), features, shard.bins, bag.raw)
                 bag.n_trees += 1
 

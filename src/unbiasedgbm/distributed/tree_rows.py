@@ -80,13 +80,11 @@ def used_runs(used: npt.NDArray[np.intp], size: int) -> tuple[IntArray, IntArray
 
 
 class BagRows:
-    """Raw predictions of a bag, and those at the start of an iteration, to go back to if a worker is lost in it.
+    """Raw predictions of a bag, and those at the start of an order, to go back to if a worker is lost in it.
 
     Parameters
     ----------
     raw : ndarray of shape (n, n_outputs), float64
-    changes : bool
-        Whether trees are added before their iteration is finished; if not, there is never anything to take back.
 
     Attributes
     ----------
@@ -94,27 +92,25 @@ class BagRows:
         Trees that were added.
     """
 
-    def __init__(self, raw: FloatArray, changes: bool) -> None:
+    def __init__(self, raw: FloatArray) -> None:
         self.raw = raw
         self.n_trees = 0
         self._start = 0
-        self._before = raw.copy() if changes else None
+        self._before = raw.copy()
 
     def begin(self) -> None:
-        """Note that an iteration begins."""
+        """Note that an order begins."""
         self._start = self.n_trees
-        if self._before is not None:
-            np.copyto(self._before, self.raw)
+        np.copyto(self._before, self.raw)
 
     def undo(self) -> None:
         """Go back to its start."""
-        if self._before is not None:
-            self.n_trees = self._start
-            np.copyto(self.raw, self._before)
+        self.n_trees = self._start
+        np.copyto(self.raw, self._before)
 
     def nbytes(self) -> int:
         """Bytes of the copy."""
-        return 0 if self._before is None else self._before.nbytes
+        return self._before.nbytes
 
 
 def kept_bytes(lanes: Sequence[Shard], held: Sequence[BagRows]) -> int:

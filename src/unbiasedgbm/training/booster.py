@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -193,6 +193,9 @@ class Booster:
     progress: Progress
     pool: Pool
     _lanes: list[Lane] = field(init=False, repr=False)
+
+    seconds_ahead: ClassVar[float] = 0.5
+    """Time that iterations may take in which chains need not wait for each other."""
 
     def __post_init__(self) -> None:
         self._lanes = self._make_lanes()

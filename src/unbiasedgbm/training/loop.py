@@ -20,10 +20,9 @@ from unbiasedgbm.training.harvest import GrownTree, Harvest
 
 FloatArray = npt.NDArray[np.float64]
 
-# Where nobody looks on, iterations in which chains of trees need not wait for each other, and the time that they may
-# take: Ctrl-C forgets them all.
+# Where nobody looks on, iterations in which chains of trees need not wait for each other, at most: Ctrl-C forgets them
+# all.
 _AHEAD = 8
-_SECONDS_AHEAD = 0.5
 
 
 class Watched(Protocol):
@@ -111,7 +110,7 @@ def boost(
                 break
             if alone:
                 seconds = (perf_counter() - began) / len(iterations)
-                ahead = int(min(max(_SECONDS_AHEAD / max(seconds, 1e-9), 1), _AHEAD))
+                ahead = int(min(max(booster.seconds_ahead / max(seconds, 1e-9), 1), _AHEAD))
     except KeyboardInterrupt:
         done.restore(booster, state, harvest)
         if state.iteration == first:

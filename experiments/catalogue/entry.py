@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 CATALOGUE_FILE = Path(__file__).with_name("catalogue.toml")
+UNSEEN_FILE = Path(__file__).with_name("rdatasets.toml")
 SMALL_ROWS = 4000
 """The paper calls a table small below this number of rows."""
 
@@ -52,7 +53,7 @@ class Entry:
         Our short name, and the name that the paper (or the source) uses.
     group : str
         ``small_num``, ``small_cat``, ``medium_num``, ``medium_cat`` as in the paper; ``regression``, ``multiclass``,
-        ``highdim``, ``large`` beyond it.
+        ``highdim``, ``large`` beyond it. Of the unseen tables, the task.
     rows, numeric, categorical : int
         Counts of rows and of features.
     task : {"binary", "multiclass", "regression"}
@@ -74,7 +75,8 @@ class Entry:
     raw_task : str
         The task of the target before `binarise`.
     sources : mapping
-        ``openml`` (name and version), ``uci`` (id), ``url``; tried in this order.
+        ``openml`` (name and version), ``uci`` (id), ``url``, ``rdatasets`` (R package and data set); tried in this
+        order.
     licence, note : str
         What is known.
     """

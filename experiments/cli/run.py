@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from experiments.catalogue import TableSource
+from experiments.catalogue import UNSEEN_FILE, TableSource
 from experiments.cli import options
 from experiments.cli.options import RESULTS, choose, variant, words
 from experiments.jobs import Chain
@@ -89,6 +89,36 @@ def untuned(
     place = Place(store, also, data, catalogue, processes, threads, dask, retry_failed, redo, time_limit)
     failures = place.run("untuned", jobs)
     typer.echo(summary(Store(store, also or []).rows("untuned"), {chain.start.key for chain in jobs}))
+    raise typer.Exit(1 if failures else 0)
+
+
+def unseen(
+    data: options.Data = None,
+    store: options.StoreFile = RESULTS / "unseen.jsonl",
+    also: options.Also = None,
+    methods: options.Methods = UNTUNED,
+    tables: options.Tables = "",
+    groups: options.Groups = "",
+    splits: Annotated[int, typer.Option(help="Number of splits.")] = 2,
+    max_rows: options.MaxRows = 2_000,
+    catalogue: options.CatalogueFile = str(UNSEEN_FILE),
+    processes: options.Processes = 1,
+    threads: options.Threads = 1,
+    dask: options.Dask = None,
+    time_limit: options.TimeLimit = None,
+    retry_failed: options.Retry = False,
+    redo: options.Redo = "",
+) -> None:
+    """Every method at its defaults, on tables that no default was chosen by."""
+    from experiments.reports.untuned import summary
+    from experiments.store import Store
+    from experiments.studies.untuned import chains
+
+    chosen = choose(catalogue, tables, groups)
+    jobs = chains(chosen, words(methods), {}, splits, max_rows or None, study="unseen")
+    place = Place(store, also, data, catalogue, processes, threads, dask, retry_failed, redo, time_limit)
+    failures = place.run("unseen", jobs)
+    typer.echo(summary(Store(store, also or []).rows("unseen"), {chain.start.key for chain in jobs}))
     raise typer.Exit(1 if failures else 0)
 
 

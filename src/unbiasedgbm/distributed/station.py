@@ -24,6 +24,7 @@ import numpy.typing as npt
 from distributed import get_worker
 
 from unbiasedgbm.binning import BinMapper, Bins, content_hash, join_bins, sample_rows, value_edges
+from unbiasedgbm.distributed.freed import give_back, keep_freed_memory
 from unbiasedgbm.distributed.parcel import Parcel, pack, unpack
 from unbiasedgbm.distributed.survey import (
     ColumnLevels,
@@ -299,6 +300,7 @@ class Station:
         self._turning = threading.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="unbiasedgbm-station")
         self._worker = get_worker()
+        keep_freed_memory(self)
         self._pool = Pool(self._worker.state.nthreads if n_jobs is None else effective_n_jobs(n_jobs))
 
     # -- questions ---------------------------------------------------------------------------------------------------
@@ -574,6 +576,8 @@ class Station:
         if any(kind == WATCH for kind, _ in self._rows):
             watched = self._bin(WATCH, 1)
             self._watched[WATCH] = WatchedRows(watched[0], watched[1], watched[2], watched[4], n_added)
+        # the tables are gone, and may have left much behind
+        give_back()
         n_hashed = sum(max(0, min(65_536 - number, last - first)) for (first, number), (last, _) in _pairs(runs, at))
         return content_hash(bins, plan.mapper.column(), n_hashed, counts), [kept_bytes(shards, self._bags)]
 

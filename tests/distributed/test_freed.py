@@ -1,0 +1,105 @@
+"""Memory that a worker frees: kept while it has a station, and given back after its last one."""
+
+import gc
+import os
+import resource
+import time
+
+import numpy as np
+import pytest
+from cluster_data import as_array, numbers
+
+from unbiasedgbm.distributed import DaskUnbiasedGBMRegressor, freed
+
+BLOCK_BYTES = 1 << 20
+
+
+class Fake:
+    """Whoever asks a worker to keep what it frees."""
+
+    def __init__(self):
+        freed.keep_freed_memory(self)
+
+
+def new_pages(n_blocks=50):
+    """Pages that are new to the process when a block is filled and freed again and again, for each block."""
+    np.empty(BLOCK_BYTES, np.uint8).fill(1)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(n_blocks):
+        np.empty(BLOCK_BYTES, np.uint8).fill(1)
+    return (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / n_blocks
+
+
+def has_setting():
+    return freed._dask_bytes() is not None and freed._glibc() is not None
+
+
+def wait_for_the_end_of_stations(client):
+    deadline = time.monotonic() + 30.0
+    while any(client.run(lambda: freed._n_stations).values()):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def life():
+    """Pages before there are any, with two, with one of them, and at last with none; what is left counts nothing."""
+    found = [new_pages()]
+    kept = [Fake(), Fake()]
+    found.append(new_pages())
+    kept.pop()
+    gc.collect()
+    time.sleep(freed._LATER_S + 0.5)
+    found.append(new_pages())
+    kept.clear()
+    gc.collect()
+    time.sleep(freed._LATER_S + 0.5)
+    found.append(new_pages())
+    return found
+
+
+def test_freed_memory_stays_while_a_worker_has_a_station(client):
+    worker = min(client.nthreads())
+    if not client.run(has_setting, workers=[worker])[worker]:
+        pytest.skip("the workers' C library has no such setting, or Dask does not use it")
+    wait_for_the_end_of_stations(client)
+    before, two, one, after = client.submit(life, workers=[worker], pure=False).result()
+    whole = BLOCK_BYTES / os.sysconf("SC_PAGE_SIZE")
+    assert before > 0.9 * whole
+    assert two < 0.1 * whole
+    assert one < 0.1 * whole
+    assert after > 0.9 * whole
+
+
+def test_fits_leave_the_workers_as_they_were(client):
+    if not all(client.run(has_setting).values()):
+        pytest.skip("the workers' C library has no such setting, or Dask does not use it")
+    X, y = (as_array(one, (210, 210)) for one in numbers())
+    DaskUnbiasedGBMRegressor(n_estimators=2).fit(X, y)
+    wait_for_the_end_of_stations(client)
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {},
+        {"MALLOC_TRIM_THRESHOLD_": "65536", "MALLOC_MMAP_THRESHOLD_": "1000000"},
+        {"MALLOC_TRIM_THRESHOLD_": str(freed.KEPT_BYTES)},
+    ],
+)
+def test_what_somebody_else_has_set_is_left_alone(monkeypatch, environment):
+    for name in ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(freed, "_set", None)
+    Fake()
+    assert freed._n_stations == 0
+
+
+def test_a_c_library_without_the_setting_is_left_alone(monkeypatch):
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "65536")
+    monkeypatch.delenv("MALLOC_MMAP_THRESHOLD_", raising=False)
+    monkeypatch.setattr(freed, "_glibc", lambda: None)
+    monkeypatch.setattr(freed, "_set", None)
+    Fake()
+    assert freed._n_stations == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 
@@ -34,6 +35,7 @@ DEFAULTS = TrainingParameters(
     colsample_bynode=1.0,
     n_bags=1,
     pull=0.0,
+    clip=math.inf,
     linear_start=False,
     seed=0,
 )
@@ -61,7 +63,7 @@ class OpenBooster(Booster):
 
     def search_gradients(self):
         """g, h and count of each row as the split search of the last tree saw them."""
-        packed, (g_scale, h_scale, bits, *_) = self.rows.packed, self.packing
+        packed, (_, g_scale, h_scale, bits, *_) = self.rows.packed, self.packing
         low = packed & ((1 << G_SHIFT) - 1)
         return (packed >> G_SHIFT) / g_scale, (low >> bits) / h_scale, low & ((1 << bits) - 1)
 

@@ -49,7 +49,7 @@ from unbiasedgbm.targets import (
 from unbiasedgbm.threads import Pool, effective_n_jobs
 from unbiasedgbm.training.booster import Booster
 from unbiasedgbm.training.constraints import interaction_groups, monotone_signs
-from unbiasedgbm.training.defaults import DEFAULT_BAGS, most_leaves, pull, rate, rule_and_leaf
+from unbiasedgbm.training.defaults import DEFAULT_BAGS, clip, most_leaves, pull, rate, rule_and_leaf
 from unbiasedgbm.training.harvest import Harvest
 from unbiasedgbm.training.loop import Watched, boost
 from unbiasedgbm.training.setup import Constraints, Rows, Start, hold_out, make_booster, watch
@@ -389,6 +389,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
             n_bags=self._n_bags(rule, before),
             reg_lambda=self.reg_lambda / loss.n_outputs,
             pull=pull(rule, loss.name),
+            clip=clip(rule, loss.name),
             seed=seed,
             **same_name,
         )

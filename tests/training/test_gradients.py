@@ -6,12 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from workbench import booster, mixed_table
 
+from unbiasedgbm import UnbiasedGBMRegressor
 from unbiasedgbm.losses import LogLoss, QuantileLoss
+from unbiasedgbm.training import defaults
 from unbiasedgbm.training.gradients import (
     G_SHIFT,
     STOCHASTIC_ROWS,
     begin_rows,
     choose_packing,
+    coarse,
     count_bits,
     draw_roles,
     exponential_table,
@@ -41,7 +44,7 @@ def test_exponential_table_has_the_moments_of_exp_1():
 def test_scales_leave_room_for_all_rows(sum_g, sum_h, n_rows, min_samples):
     bits = count_bits(min_samples, 1.0)
     assert 2**bits > 2 * min_samples
-    packing = choose_packing(sum_g, sum_h, n_rows, bits, 0.0)
+    packing = choose_packing(sum_g, sum_h, n_rows, bits, 0.0, math.inf)
     assert math.frexp(packing.g_scale)[0] == 0.5
     assert math.frexp(packing.h_scale)[0] == 0.5
     rounding = 0.5 * n_rows if not packing.stochastic else 8 * math.sqrt(n_rows)
@@ -110,6 +113,72 @@ def test_weights_become_alike_as_the_target_is_explained():
         assert spreads[-1] == pytest.approx(share, abs=1 / 32 + 4 * 0.032 * share + 1e-3)
     assert spreads[0] > 0.8
     assert spreads[-1] < 0.1
+
+
+@given(st.floats(1e-300, 1e300))
+def test_coarse_numbers(x):
+    assert coarse(x) <= x < 1.25 * coarse(x)
+    # three binary digits
+    assert (math.frexp(coarse(x))[0] * 8).is_integer()
+    assert coarse(math.inf) == math.inf
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_gradient_counts_so_many_root_mean_squares_at_most(weighted):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(3000, 2)), rng.standard_t(2, 3000)
+    weight = rng.uniform(0.5, 2.0, 3000) if weighted else None
+    boosted = booster(X, y, weight=weight, split_rule="evidence", clip=3.0)
+    g, _ = gradients_of(boosted)
+    w = np.ones(3000) if weight is None else weight
+    boosted.iterate()
+    got_g, got_h, _ = boosted.search_gradients()
+    top = coarse(3.0 * math.sqrt((w**2 * g**2).sum() / (w**2).sum()))
+    assert (np.abs(g) > top).sum() > 10
+    # h is one, so that the packed one is the weight of the search
+    np.testing.assert_allclose(got_g, np.clip(g, -top, top) * got_h, atol=top / boosted.packing.h_scale + 1e-5)
+
+
+def test_leaves_take_gradients_as_they_are():
+    # ten rows far away, among others of their leaf
+    rng = np.random.default_rng(0)
+    X, y = np.repeat([[0.0], [1.0]], 500, axis=0), rng.normal(size=1000)
+    y[500:] += 100.0
+    y[990:] = 1000.0
+    boosted = booster(X, y, split_rule="evidence", clip=3.0, num_leaves=2, learning_rate=1.0, reg_lambda=0.0)
+    g, _ = gradients_of(boosted)
+    tree = boosted.iterate()[0]
+    assert len(tree.node) == 3
+    judges = boosted.roles() == 1
+    assert np.abs(g[judges]).max() > 2 * boosted.packing.g_limit
+    for leaf, rows in ((1, X[:, 0] == 0), (2, X[:, 0] == 1)):
+        assert tree.value[leaf] == pytest.approx(-g[judges & rows].mean(), rel=1e-5)
+
+
+def test_a_few_rows_far_away_do_not_choose_the_splits(monkeypatch):
+    """What a few rows have by chance is believed by none of the others, so that models are nearer to the truth."""
+    worse = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(1200, 6))
+        truth = np.sin(2 * X[:, 0]) + (X[:, 1] > 0) * X[:, 2]
+        y = truth[:600] + rng.standard_t(1.5, 600)
+        error = {}
+        for clipped in (True, False):
+            with monkeypatch.context() as patched:
+                if not clipped:
+                    patched.setattr("unbiasedgbm.estimators.clip", lambda *_: math.inf)
+                model = UnbiasedGBMRegressor(random_state=seed, n_jobs=1).fit(X[:600], y)
+            error[clipped] = np.mean((model.predict(X[600:]) - truth[600:]) ** 2)
+        worse += error[True] > error[False]
+    # of 20 flips of a coin, 5 or fewer fall so with probability 0.02
+    assert worse <= 5
+
+
+def test_only_means_are_clipped():
+    rule = "evidence"
+    assert defaults.clip(rule, "squared_error") == 3.0
+    assert defaults.clip(rule, "log_loss") == defaults.clip("standard", "squared_error") == math.inf
 
 
 def test_stochastic_rounding_is_unbiased():

@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor
 from unbiasedgbm.binning import learn_bins
@@ -12,7 +12,17 @@ from unbiasedgbm.ensemble.predict import prepare, raw_predict
 from unbiasedgbm.frames import learn_schema
 from unbiasedgbm.threads import Pool
 from unbiasedgbm.training.harvest import to_ensemble
-from unbiasedgbm.training.line import Column, _heights, _inverse, _level_tree, _middles, _standardised, _tree, add_line
+from unbiasedgbm.training.line import (
+    Column,
+    Slopes,
+    _heights,
+    _inverse,
+    _level_tree,
+    _middles,
+    _standardised,
+    _tree,
+    add_line,
+)
 from unbiasedgbm.training.setup import go_on, start_raw
 
 
@@ -197,14 +207,40 @@ def test_going_on_draws_no_second_line():
     assert n_line(UnbiasedGBMRegressor(n_estimators=12).fit(X, y, init_model=plain)) == 0
 
 
-def test_threads_of_the_matrix_product_do_not_matter():
-    X, y = sloped(3000, n_features=40)
-    predictions = []
-    for n in (1, 2, 4):
-        with threadpool_limits(n, user_api="blas"):
-            predictions.append(UnbiasedGBMRegressor(n_estimators=2).fit(X, y).predict(X))
-    assert (predictions[0] == predictions[1]).all()
-    assert (predictions[0] == predictions[2]).all()
+@pytest.mark.parametrize("weighted", [False, True])
+def test_threads_of_the_matrix_product_do_not_matter(weighted):
+    # several blocks of rows
+    X, y = sloped(10_000, n_features=40)
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, len(y)) if weighted else None
+    one, two, three = (
+        UnbiasedGBMRegressor(n_estimators=2, n_jobs=n).fit(X, y, sample_weight=weight).predict(X) for n in (1, 2, 3)
+    )
+    assert (one == two).all()
+    assert (one == three).all()
+
+
+def test_products_are_done_by_the_threads_of_the_fit(monkeypatch):
+    """BLAS has one thread while a line is looked for, and afterwards what it had, also after an error."""
+    X, y = sloped(500)
+    seen = []
+    step = Slopes.step
+
+    def n_threads():
+        return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+    def spied(self):
+        seen.append(n_threads())
+        if len(seen) > 3:
+            raise KeyboardInterrupt
+        step(self)
+
+    monkeypatch.setattr(Slopes, "step", spied)
+    with threadpool_limits(3, user_api="blas"):
+        before = n_threads()
+        with pytest.raises(KeyboardInterrupt):
+            UnbiasedGBMRegressor(n_estimators=2, n_jobs=2).fit(X, y)
+        assert n_threads() == before
+    assert seen == [{1}] * 4
 
 
 def test_a_large_table_learns_it_from_a_sample():

@@ -23,7 +23,7 @@ from unbiasedgbm.kernels import code_for, hash_key
 from unbiasedgbm.losses import Loss
 from unbiasedgbm.threads import Pool
 from unbiasedgbm.training.evidence import EvidenceMemory, bonus_weight
-from unbiasedgbm.training.gradients import Packing, choose_packing, count_bits, drawn_bound, largest_weight
+from unbiasedgbm.training.gradients import Packing, choose_packing, coarse, count_bits, drawn_bound, largest_weight
 from unbiasedgbm.training.grower import ASK_PARTITION, DONE, grow, start_tree
 from unbiasedgbm.training.harvest import GrownTree, count_splits
 from unbiasedgbm.training.leaves import NewtonStep, newton_step, quantile_step
@@ -362,7 +362,9 @@ class Booster:
         """Pack the gradients of all rows for the split search.
 
         The default rule multiplies them with weights, so that no few rows decide. The less there is left to explain,
-        the less of that is noise, and the less the weights differ.
+        the less of that is noise, and the less the weights differ. Nor may rows decide that are far from all others:
+        where errors are squared, so that h is one, a gradient counts a few root mean squares at most. Leaf values and
+        the noise that scores are measured in know no such limit.
         """
         rows = lane.rows
         n = rows.n
@@ -370,7 +372,8 @@ class Booster:
         # sums in fixed point leave out less than a unit of each row, which is all of it where all rows are near zero
         room_g = drawn_bound(sums.g + n / fixed_unit(tops.g, n), sums.g2, tops.g, spread)
         room_h = drawn_bound(sums.h + n / fixed_unit(tops.h, n), sums.h2, tops.h, spread)
-        packing = choose_packing(room_g, room_h, rows.n_rows, self._count_bits, spread)
+        g_limit = coarse(self.parameters.clip * math.sqrt(max(sums.g2, 1e-300) / max(sums.h2, 1e-300)))
+        packing = choose_packing(room_g, room_h, rows.n_rows, self._count_bits, spread, g_limit)
         sum_g, sum_h = rows.pack(draw, output, packing).tolist()
         if not packing.holds(sum_g, sum_h, rows.n_rows):
             raise AssertionError("packed gradients overflow; this is a bug, please report it")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from unbiasedgbm.training.roles import DEFAULT_RATIO, usable_rule
@@ -44,6 +45,11 @@ def most_leaves(asked: int | None, split_rule: str, loss: str) -> int:
 def pull(split_rule: str, loss: str) -> float:
     """Rows that draw the value of a leaf to what its parent's would be, where leaves may have very few of their own."""
     return 4.0 if _honest_means(split_rule, loss) else 0.0
+
+
+def clip(split_rule: str, loss: str) -> float:
+    """Root mean squares that a row's gradient counts at most where splits are chosen and judged."""
+    return 3.0 if _honest_means(split_rule, loss) else math.inf
 
 
 def _honest_means(split_rule: str, loss: str) -> bool:

@@ -67,8 +67,9 @@ _ROLE_UNIT = 1.0 / (1 << 24)
 
 
 class Packing(NamedTuple):
-    """Scales of one tree's packed gradients, and the spread of the weights that they were multiplied with."""
+    """How one tree's gradients are packed: their largest size, scales, and the spread of their weights."""
 
+    g_limit: float
     g_scale: float
     h_scale: float
     count_bits: int
@@ -96,7 +97,16 @@ def count_bits(min_samples_leaf: int, heaviest: float) -> int:
     return min(max(10, int(most).bit_length()), 16)
 
 
-def choose_packing(sum_g: float, sum_h: float, n_rows: int, bits: int, spread: float) -> Packing:
+def coarse(x: float) -> float:
+    """The largest number of three binary digits that is not above a positive one.
+
+    Two trees in a row mostly have the same, which saves a cluster a question: see `RemoteRows.begin_tree`.
+    """
+    mantissa, exponent = math.frexp(x)
+    return math.ldexp(math.floor(mantissa * 8.0), exponent - 3) if math.isfinite(x) else x
+
+
+def choose_packing(sum_g: float, sum_h: float, n_rows: int, bits: int, spread: float, g_limit: float) -> Packing:
     """Largest powers of two that cannot overflow.
 
     Parameters
@@ -109,6 +119,8 @@ def choose_packing(sum_g: float, sum_h: float, n_rows: int, bits: int, spread: f
         See `count_bits`.
     spread : float
         See `search_weights`.
+    g_limit : float
+        What a row's |g| counts at most, before weights; infinity for all of it.
     """
     stochastic = n_rows >= STOCHASTIC_ROWS
     # Rounding adds at most half a unit a row, or, when stochastic, sqrt(n)/2 with a standard deviation to spare of 16.
@@ -117,7 +129,7 @@ def choose_packing(sum_g: float, sum_h: float, n_rows: int, bits: int, spread: f
     h_room = 2.0 ** (G_SHIFT - bits) - slack - n_rows / 2.0**bits - 1.0
     g_scale = _power_of_two(g_room / max(sum_g, 1e-300))
     h_scale = _power_of_two(h_room / max(sum_h, 1e-300))
-    return Packing(g_scale, h_scale, bits, stochastic, spread)
+    return Packing(g_limit, g_scale, h_scale, bits, stochastic, spread)
 
 
 def _power_of_two(x: float) -> float:
@@ -296,6 +308,7 @@ def pack(
     begin,
     end,
     offset,
+    g_limit,
     g_scale,
     h_scale,
     bits,
@@ -320,7 +333,7 @@ def pack(
     begin, end : int
     offset : uint64
         Added to a row's place here, it gives the row's number among all rows.
-    g_scale, h_scale, bits, stochastic
+    g_limit, g_scale, h_scale, bits, stochastic
         See `Packing`.
     packed : ndarray of shape (n,), int64
         Filled.
@@ -349,7 +362,7 @@ def pack(
             for j in range(size):
                 factors[j] *= weight[start + j]
         for j in range(size):
-            x = np.float64(g[start + j]) * g_scale
+            x = min(max(np.float64(g[start + j]), -g_limit), g_limit) * g_scale
             y = np.float64(h[start + j]) * h_scale
             if counted and not stochastic:
                 # rounded before it is weighted: a weight of two is exactly the row twice

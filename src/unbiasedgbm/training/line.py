@@ -13,11 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+# comes with scikit-learn, which needs it
+from threadpoolctl import ThreadpoolController
 
 from unbiasedgbm.binning import MOST_NARROW, BinMapper, Bins
 from unbiasedgbm.ensemble.trees import TreeEnsemble
@@ -68,6 +72,9 @@ _BITS = 24
 _WEIGHT_BITS = 12
 
 _BLOCK_ROWS = 1024
+
+# Rows of a product of matrices that a thread does at a time.
+_PRODUCT_ROWS = 4096
 
 
 class Line(NamedTuple):
@@ -126,12 +133,13 @@ def find_line(
     shard = Shard(data, raw, [raw], make_layout(scout, mapper), pool)
     progress = Progress.start(len(features), loss.n_outputs, 1)
     booster = Booster(scout, loss, shard, mapper, features, groups, progress, pool)
-    slopes = Slopes(shard, columns)
-    for _ in range(_N_ITERATIONS):
-        booster.iterate()
-        slopes.step()
-        if not slopes.sure.any() or booster.exhausted:
-            break
+    with _blas().limit(limits=1, user_api="blas"):
+        slopes = Slopes(shard, columns, pool)
+        for _ in range(_N_ITERATIONS):
+            booster.iterate()
+            slopes.step()
+            if not slopes.sure.any() or booster.exhausted:
+                break
     if not slopes.total.any():
         return None
     importance = np.zeros(len(features))
@@ -282,6 +290,7 @@ class Slopes:
     shard : Shard
         Rows of the chain; their raw predictions are advanced by every step.
     columns : sequence of Column
+    pool : Pool
 
     Attributes
     ----------
@@ -295,9 +304,10 @@ class Slopes:
         What leaving a column out of each step would have cost S2, in units of the loss summed over the rows.
     """
 
-    def __init__(self, shard: Shard, columns: Sequence[Column]) -> None:
+    def __init__(self, shard: Shard, columns: Sequence[Column], pool: Pool) -> None:
         n_outputs = shard.raw.shape[1]
-        self._shard = shard
+        self._shard, self._pool = shard, pool
+        self._rows = [slice(k, k + _PRODUCT_ROWS) for k in range(0, shard.n, _PRODUCT_ROWS)]
         self._ridge = np.array([_RIDGE if c.levels is None else _LEVEL_RIDGE for c in columns for _ in c.value])
         ends = np.cumsum([0, *(len(column.value) for column in columns)]).tolist()
         self.blocks = [slice(*pair) for pair in pairwise(ends)]
@@ -331,10 +341,10 @@ class Slopes:
             g, h = shard.g[output] * weight, shard.h[output] * weight
             # S1: which way
             whole, unit = _whole(g)
-            sums = self._matrix.T @ np.stack([whole * first, whole * second], axis=1) / unit / _FINE
+            sums = self._sum_products(np.stack([whole * first, whole * second], axis=1)) / unit / _FINE
             way, fine = _whole(-(self._inverse * sums[:, 0]).sum(axis=1) / hessian[output])
             # S2: how far
-            rise = self._matrix @ way / fine / _FINE
+            rise = self._rise(way) / fine / _FINE
             way /= fine
             found = -(g * rise)[second]
             if not self.total[output].any() and not self._is_sure(found, second):
@@ -368,12 +378,38 @@ class Slopes:
         """The functions' products, summed over rows as if their mean weight were one, shape (m, m)."""
         weight = _whole_weights(self._shard.weight if self._shard.weighted else None)
         if weight is None:
-            return self._matrix.T @ self._matrix / _FINE**2
-        square = np.zeros((self._matrix.shape[1],) * 2)
-        for begin in range(0, len(weight), _BLOCK_ROWS):
-            rows = self._matrix[begin : begin + _BLOCK_ROWS]
-            square += (rows * weight[begin : begin + _BLOCK_ROWS, None]).T @ rows
+            return self._sum_products(self._matrix) / _FINE**2
+        square = self._sum_products(self._matrix, weight[:, None])
         return square * (len(weight) / weight.sum()) / _FINE**2
+
+    def _sum_products(self, other: FloatArray, weight: FloatArray | None = None) -> FloatArray:
+        """The matrix, transposed, times another one of shape (n, k), whose rows may have weights; all whole numbers."""
+
+        def work(rows: slice) -> FloatArray:
+            return self._matrix[rows].T @ (other[rows] if weight is None else other[rows] * weight[rows])
+
+        products = self._pool.run(work, [(rows,) for rows in self._rows])
+        return sum(products[1:], products[0])
+
+    def _rise(self, way: FloatArray) -> FloatArray:
+        """The matrix times one step of its functions, shape (n,)."""
+        rise = np.empty(len(self._matrix))
+
+        def work(rows: slice) -> None:
+            np.matmul(self._matrix[rows], way, out=rise[rows])
+
+        self._pool.run(work, [(rows,) for rows in self._rows])
+        return rise
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    """NumPy's BLAS, which takes milliseconds to find.
+
+    It has as many threads as the machine has cores, whatever ``n_jobs`` says, and they stay awake for a while after
+    every product: those that grow trees would have to share their processors with threads that wait.
+    """
+    return ThreadpoolController()
 
 
 def _whole(values: FloatArray) -> tuple[FloatArray, float]:

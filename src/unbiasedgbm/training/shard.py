@@ -307,7 +307,7 @@ class Shard:
         self.pool.run(
             pack,
             [
-                (*rows, begin, end, offset, *packing[:4], self.packed, totals[k], *self._pack_room[k])
+                (*rows, begin, end, offset, *packing[:5], self.packed, totals[k], *self._pack_room[k])
                 for k, ((begin, end), offset) in enumerate(zip(self.blocks, self.offsets, strict=True))
             ],
         )

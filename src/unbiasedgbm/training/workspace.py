@@ -67,6 +67,7 @@ class TrainingParameters:
     min_split_gain: float
     reg_lambda: float
     pull: float
+    clip: float
     cat_smooth: float
     subsample: float
     colsample_bytree: float

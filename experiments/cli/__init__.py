@@ -10,12 +10,13 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="The paper's study: measure (untuned, unseen, tune, select-features, qsar, toy, groups), then report.",
+    help="The paper's study: measure (untuned, unseen, times, tune, select-features, qsar, toy, groups), then report.",
 )
 app.command("catalogue")(catalogue.catalogue)
 app.command("halves")(catalogue.halves)
 app.command("untuned")(run.untuned)
 app.command("unseen")(run.unseen)
+app.command("times")(run.times)
 app.command("tune")(run.tune)
 app.command("select-features")(run.select_features)
 app.command("qsar")(run.qsar)

@@ -122,6 +122,34 @@ def unseen(
     raise typer.Exit(1 if failures else 0)
 
 
+def times(
+    data: options.Data = None,
+    store: options.StoreFile = RESULTS / "times.jsonl",
+    methods: options.Methods = UNTUNED,
+    tables: options.Tables = "",
+    groups: options.Groups = "",
+    splits: Annotated[int, typer.Option(help="Number of splits.")] = 1,
+    max_rows: options.MaxRows = 20_000,
+    catalogue: options.CatalogueFile = None,
+    processes: options.Processes = 1,
+    threads: options.Threads = 1,
+    time_limit: options.TimeLimit = None,
+    retry_failed: options.Retry = False,
+    redo: options.Redo = "",
+) -> None:
+    """The untuned comparison again, all methods of a table one after the other, for their times alone."""
+    from experiments.reports.rows import measured
+    from experiments.reports.untuned import times
+    from experiments.store import Store
+    from experiments.studies.untuned import chains
+
+    jobs = chains(choose(catalogue, tables, groups), words(methods), {}, splits, max_rows or None, study="times")
+    place = Place(store, None, data, catalogue, processes, threads, None, retry_failed, redo, time_limit)
+    failures = place.run("times", jobs)
+    typer.echo(times(measured(Store(store).rows("times"))))
+    raise typer.Exit(1 if failures else 0)
+
+
 def tune(
     data: options.Data = None,
     store: options.StoreFile = RESULTS / "tuned.jsonl",

@@ -46,13 +46,20 @@ def write_report(name: str, store: Store, out: Path, tables: TableSource, method
 
 def _untuned(store: Store, out: Path, tables: TableSource, methods: Sequence[str]) -> list[Path]:
     """Write one page over all tables and one for each half."""
-    rows = [row for row in store.rows("untuned") if not methods or row["method"] in methods]
+
+    def chosen(study: str, half: str | None) -> list[Row]:
+        return [
+            row
+            for row in store.rows(study)
+            if (not methods or row["method"] in methods) and half in (None, tables.entry(row["table"]).half)
+        ]
+
     files = []
     for half in (None, "search", "check"):
-        part = [row for row in rows if half is None or tables.entry(row["table"]).half == half]
+        part = chosen("untuned", half)
         if not measured(part).empty:
             stem, title = ("untuned", "") if half is None else (f"untuned-{half}", f", {half} half")
-            files += _comparison(part, out, stem, f"# Untuned comparison{title}")
+            files += _comparison(part, out, stem, f"# Untuned comparison{title}", chosen("times", half))
     return files
 
 
@@ -66,7 +73,7 @@ def _unseen(store: Store, out: Path) -> list[Path]:
     return _comparison(rows, out, "unseen", text) if rows else []
 
 
-def _comparison(rows: Sequence[Row], out: Path, stem: str, text: str) -> list[Path]:
+def _comparison(rows: Sequence[Row], out: Path, stem: str, text: str, timed: Sequence[Row] = ()) -> list[Path]:
     """Write a page of the untuned comparison, with average ranks as a figure."""
     files = []
     ranks = untuned.overall_ranks(measured(rows))
@@ -75,5 +82,5 @@ def _comparison(rows: Sequence[Row], out: Path, stem: str, text: str) -> list[Pa
         text += f"\n\n![Average ranks over all tables, and critical difference]({diagram.name})"
         files.append(diagram)
     page = out / f"{stem}.md"
-    page.write_text(f"{text}\n\n{untuned.summary(rows)}\n")
+    page.write_text(f"{text}\n\n{untuned.summary(rows, timed=timed)}\n")
     return [*files, page]

@@ -24,7 +24,12 @@ METRICS = {
 }
 
 
-def summary(rows: Iterable[Row], keys: Collection[str] | None = None, reference: str | None = None) -> str:
+def summary(
+    rows: Iterable[Row],
+    keys: Collection[str] | None = None,
+    reference: str | None = None,
+    timed: Iterable[Row] = (),
+) -> str:
     """Write the comparison as Markdown.
 
     Parameters
@@ -35,6 +40,8 @@ def summary(rows: Iterable[Row], keys: Collection[str] | None = None, reference:
         The jobs to compare; None for all rows.
     reference : str or None
         The method that the others are tested against; by default ours, or the best if it is absent.
+    timed : iterable of Row
+        Rows of all methods, measured in one run, whose times are reported in place of those of ``rows``.
     """
     rows = [row for row in rows if keys is None or Job.from_row(row).key in keys]
     frame = measured(rows)
@@ -43,7 +50,9 @@ def summary(rows: Iterable[Row], keys: Collection[str] | None = None, reference:
     _one_meaning_per_label(frame)
     parts = [overall(frame, reference)]
     parts += [task_section(frame, task, reference) for task in METRICS if (frame["task"] == task).any()]
-    parts += [times(frame), by_table(frame), provenance(frame)]
+    clock = measured(timed)
+    parts.append(times(frame) if clock.empty else times(clock, "All methods were measured in one run."))
+    parts += [by_table(frame), provenance(frame)]
     failures = failed(rows)
     if failures:
         parts.append("## Failures\n\n" + "\n".join(f"* {line}" for line in failures))
@@ -114,7 +123,7 @@ def comparison(table: pd.DataFrame, metric: str, greater: bool, reference: str |
     return markdown_table(lines, formats, "method")
 
 
-def times(frame: pd.DataFrame) -> str:
+def times(frame: pd.DataFrame, when: str = "Rows may have been measured on different days.") -> str:
     """Processor time of fit and prediction relative to LightGBM, geometric means over tables."""
     columns, tables = {}, 0
     for column, name in (("fit_cpu_seconds", "fit"), ("predict_cpu_seconds", "predict")):
@@ -129,8 +138,8 @@ def times(frame: pd.DataFrame) -> str:
         columns[f"{name} time / {title(base)}"] = geometric_mean_ratio(table, base)
         tables = len(table)
     lines = pd.DataFrame(columns).rename(index=title)
-    said = "Processor time, geometric mean of ratios. Rows may have been measured on different days."
-    heading = f"## Time, {counted(tables, 'table')}\n\n{said}\n\n"
+    splits = counted(frame["seed"].nunique(), "split")
+    heading = f"## Time, {counted(tables, 'table')}\n\nProcessor time, geometric mean of ratios, {splits}. {when}\n\n"
     return heading + markdown_table(lines, dict.fromkeys(lines, ".2f"), "method")
 
 

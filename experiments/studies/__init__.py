@@ -9,6 +9,7 @@ from experiments.jobs import Measure
 MEASURES = {
     "untuned": "experiments.studies.untuned",
     "unseen": "experiments.studies.untuned",
+    "times": "experiments.studies.untuned",
     "tuned": "experiments.studies.tuned",
     "selection": "experiments.studies.selection",
     "qsar": "experiments.studies.untuned",

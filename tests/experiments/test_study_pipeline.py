@@ -32,6 +32,8 @@ def study(generated, tmp_path_factory):
         "untuned", "--methods", RIVALS, "--splits", 2, "--store", folder / "untuned.jsonl", *generated.arguments
     )
     assert "## Binary tables" in output
+    output = call("times", "--methods", RIVALS, "--store", folder / "times.jsonl", *generated.arguments)
+    assert "## Time, 2 tables" in output
     call("select-features", "--seeds", 1, "--store", folder / "selection.jsonl", *generated.arguments)
     call("toy", "--repetitions", 40, "--store", folder / "toy.jsonl")
     call("pack", folder / "toy.jsonl")
@@ -55,6 +57,29 @@ def test_the_untuned_page_compares_every_method_on_every_table(study, generated,
     for words in ("AUC, 2 tables", "Log loss, 2 tables", "Calibration error", "Wilcoxon p", "fit time / LightGBM"):
         assert words in page
     assert "AUC, 1 table\n" in (tmp_path / "untuned-check.md").read_text()
+    assert "2 splits. Rows may have been measured on different days." in page
+
+
+def test_times_come_from_the_run_that_was_for_them(study, generated, tmp_path):
+    stores = ["--store", study / "untuned.jsonl", "--store", study / "times.jsonl"]
+    call("report", "untuned", *stores, "--catalogue", generated.catalogue, "--out", tmp_path)
+    rows = Store(study / "untuned.jsonl").rows()
+    assert "1 split. All methods were measured in one run." in (tmp_path / "untuned.md").read_text()
+    assert "## Time, 1 table\n" in (tmp_path / "untuned-check.md").read_text()
+    # of all their columns only the times
+    clock = [
+        {
+            **row,
+            "test_auc": 0.0,
+            "fit_cpu_seconds": 2.0,
+            "predict_cpu_seconds": 3.0 if row["method"] == "catboost" else 1.0,
+        }
+        for row in rows
+    ]
+    page = summary(rows, timed=clock)
+    assert "| CatBoost | 1.00 | 3.00 |" in page
+    timeless = summary(rows).split("## Time")[0]
+    assert page.split("## Time")[0] == timeless
 
 
 def test_the_tuned_page_has_the_papers_sections(study, generated, tmp_path):

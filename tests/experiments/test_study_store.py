@@ -98,4 +98,4 @@ def test_reports_can_read_every_committed_row():
         rows = Store(file).rows()
         assert rows
         studies = {row["study"] for row in rows}
-        assert studies <= {"untuned", "tuned", "selection", "qsar", "toy", "groups", "unseen"}, file.name
+        assert studies <= {"untuned", "tuned", "selection", "qsar", "toy", "groups", "unseen", "times"}, file.name

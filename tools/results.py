@@ -44,7 +44,7 @@ def untuned() -> pd.DataFrame:
 
 @cache
 def unseen() -> pd.DataFrame:
-    """The untuned comparison on tables that chose nothing, one line a measurement."""
+    """The untuned comparison on tables that chose next to nothing, one line a measurement."""
     from experiments.reports.rows import measured
     from experiments.store import Store
 

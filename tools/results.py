@@ -13,6 +13,9 @@ ROOT = Path(__file__).parents[1]
 BENCHMARKS = ROOT / "benchmarks" / "results"
 STUDY = ROOT / "experiments" / "results"
 
+# Features of a wide table are more than these.
+WIDE = 1000
+
 
 @cache
 def benchmark(name: str) -> Any:
@@ -49,6 +52,21 @@ def unseen() -> pd.DataFrame:
     from experiments.store import Store
 
     return measured(Store(STUDY / "unseen.jsonl.gz").rows("unseen"))
+
+
+@cache
+def study_times() -> pd.DataFrame:
+    """Processor time of our untuned fits in units of LightGBM's, one line a table, with its kind."""
+    from experiments.catalogue import TableSource
+    from experiments.reports.rows import measured
+    from experiments.store import Store
+
+    frame = measured(Store(STUDY / "times.jsonl.gz").rows("times"))
+    seconds = frame.pivot_table(index=["table", "task"], columns="method", values="fit_cpu_seconds").clip(lower=1e-3)
+    ratio = (seconds["unbiasedgbm"] / seconds["lightgbm"]).rename("ratio").reset_index()
+    tables = TableSource()
+    wide = [tables.entry(name).features > WIDE for name in ratio["table"]]
+    return ratio.assign(kind=ratio["task"].mask(wide, "wide"))
 
 
 @cache

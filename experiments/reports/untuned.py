@@ -17,6 +17,8 @@ from experiments.store import Row
 REFERENCE = "unbiasedgbm"
 TIME_BASE = "lightgbm"
 RATIO_BASES = ("catboost", "lightgbm")
+ON_ANY_DAY = "Rows may have been measured on different days."
+IN_ONE_RUN = "All methods of a table were measured one after the other."
 METRICS = {
     "binary": {"auc": "AUC", "log_loss": "log loss", "calibration_error": "calibration error"},
     "multiclass": {"log_loss": "log loss", "auc": "AUC", "accuracy": "accuracy"},
@@ -51,7 +53,7 @@ def summary(
     parts = [overall(frame, reference)]
     parts += [task_section(frame, task, reference) for task in METRICS if (frame["task"] == task).any()]
     clock = measured(timed)
-    parts.append(times(frame) if clock.empty else times(clock, "All methods were measured in one run."))
+    parts.append(times(frame) if clock.empty else times(clock, IN_ONE_RUN))
     parts += [by_table(frame), provenance(frame)]
     failures = failed(rows)
     if failures:
@@ -123,7 +125,7 @@ def comparison(table: pd.DataFrame, metric: str, greater: bool, reference: str |
     return markdown_table(lines, formats, "method")
 
 
-def times(frame: pd.DataFrame, when: str = "Rows may have been measured on different days.") -> str:
+def times(frame: pd.DataFrame, when: str = ON_ANY_DAY) -> str:
     """Processor time of fit and prediction relative to LightGBM, geometric means over tables."""
     columns, tables = {}, 0
     for column, name in (("fit_cpu_seconds", "fit"), ("predict_cpu_seconds", "predict")):

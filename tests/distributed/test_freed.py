@@ -8,7 +8,9 @@ import time
 import numpy as np
 import pytest
 from cluster_data import as_array, numbers
+from distributed import Client, get_worker
 
+from unbiasedgbm.callbacks import BaseCallback
 from unbiasedgbm.distributed import DaskUnbiasedGBMRegressor, freed
 
 BLOCK_BYTES = 1 << 20
@@ -17,8 +19,15 @@ BLOCK_BYTES = 1 << 20
 class Fake:
     """Whoever asks a worker to keep what it frees."""
 
-    def __init__(self):
-        freed.keep_freed_memory(self)
+    def __init__(self, worker):
+        freed.keep_freed_memory(self, worker)
+
+
+class Nannied:
+    """A worker that has a nanny."""
+
+    nanny = "tcp://127.0.0.1:1"
+    loop = None
 
 
 def new_pages(n_blocks=50):
@@ -30,8 +39,8 @@ def new_pages(n_blocks=50):
     return (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / n_blocks
 
 
-def has_setting():
-    return freed._dask_bytes() is not None and freed._glibc() is not None
+def has_setting(dask_worker):
+    return freed._dask_bytes(dask_worker) is not None and freed._glibc() is not None
 
 
 def wait_for_the_end_of_stations(client):
@@ -41,10 +50,21 @@ def wait_for_the_end_of_stations(client):
         time.sleep(0.2)
 
 
+class Look(BaseCallback):
+    """New pages on the workers that have a station, while a fit goes on."""
+
+    def __init__(self, client):
+        self.client, self.pages = client, []
+
+    def before_iteration(self, state):
+        found = self.client.run(lambda: new_pages() if freed._n_stations else None)
+        self.pages += [pages for pages in found.values() if pages is not None]
+
+
 def life():
     """Pages before there are any, with two, with one of them, and at last with none; what is left counts nothing."""
     found = [new_pages()]
-    kept = [Fake(), Fake()]
+    kept = [Fake(get_worker()), Fake(get_worker())]
     found.append(new_pages())
     kept.pop()
     gc.collect()
@@ -73,9 +93,27 @@ def test_freed_memory_stays_while_a_worker_has_a_station(client):
 def test_fits_leave_the_workers_as_they_were(client):
     if not all(client.run(has_setting).values()):
         pytest.skip("the workers' C library has no such setting, or Dask does not use it")
-    X, y = (as_array(one, (210, 210)) for one in numbers())
-    DaskUnbiasedGBMRegressor(n_estimators=2).fit(X, y)
     wait_for_the_end_of_stations(client)
+    whole = BLOCK_BYTES / os.sysconf("SC_PAGE_SIZE")
+    assert all(pages > 0.9 * whole for pages in client.run(new_pages).values())
+    X, y = (as_array(one, (210, 210)) for one in numbers())
+    look = Look(client)
+    DaskUnbiasedGBMRegressor(n_estimators=2).fit(X, y, callbacks=[look])
+    assert look.pages
+    assert all(pages < 0.1 * whole for pages in look.pages)
+    wait_for_the_end_of_stations(client)
+    assert all(pages > 0.9 * whole for pages in client.run(new_pages).values())
+
+
+def test_a_process_that_begot_nannies_is_left_alone(monkeypatch):
+    """Their setting is in its environment, but not in its C library."""
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "65536")
+    monkeypatch.delenv("MALLOC_MMAP_THRESHOLD_", raising=False)
+    monkeypatch.setattr(freed, "_set", None)
+    with Client(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None):
+        X, y = (as_array(one, (210, 210)) for one in numbers())
+        DaskUnbiasedGBMRegressor(n_estimators=2).fit(X, y)
+    assert freed._n_stations == 0
 
 
 @pytest.mark.parametrize(
@@ -92,7 +130,7 @@ def test_what_somebody_else_has_set_is_left_alone(monkeypatch, environment):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(freed, "_set", None)
-    Fake()
+    Fake(Nannied())
     assert freed._n_stations == 0
 
 
@@ -101,5 +139,5 @@ def test_a_c_library_without_the_setting_is_left_alone(monkeypatch):
     monkeypatch.delenv("MALLOC_MMAP_THRESHOLD_", raising=False)
     monkeypatch.setattr(freed, "_glibc", lambda: None)
     monkeypatch.setattr(freed, "_set", None)
-    Fake()
+    Fake(Nannied())
     assert freed._n_stations == 0

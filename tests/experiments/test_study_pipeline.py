@@ -34,6 +34,7 @@ def study(generated, tmp_path_factory):
     assert "## Binary tables" in output
     output = call("times", "--methods", RIVALS, "--store", folder / "times.jsonl", *generated.arguments)
     assert "## Time, 2 tables" in output
+    assert "one after the other" in output
     call("select-features", "--seeds", 1, "--store", folder / "selection.jsonl", *generated.arguments)
     call("toy", "--repetitions", 40, "--store", folder / "toy.jsonl")
     call("pack", folder / "toy.jsonl")
@@ -64,7 +65,7 @@ def test_times_come_from_the_run_that_was_for_them(study, generated, tmp_path):
     stores = ["--store", study / "untuned.jsonl", "--store", study / "times.jsonl"]
     call("report", "untuned", *stores, "--catalogue", generated.catalogue, "--out", tmp_path)
     rows = Store(study / "untuned.jsonl").rows()
-    assert "1 split. All methods were measured in one run." in (tmp_path / "untuned.md").read_text()
+    assert "1 split. All methods of a table were measured one after the other." in (tmp_path / "untuned.md").read_text()
     assert "## Time, 1 table\n" in (tmp_path / "untuned-check.md").read_text()
     # of all their columns only the times
     clock = [

@@ -21,7 +21,7 @@ from unbiasedgbm.training.harvest import GrownTree, Harvest
 
 T = TypeVar("T")
 
-# Losses in one iteration, or while one of them is being made good, after which a fit gives up.
+# Losses in one order, or while one of them is being made good, after which a fit gives up.
 _MOST_LOSSES = 10
 
 
@@ -91,7 +91,7 @@ class RemoteFit:
                 return work()
             except WorkerLostError:
                 self._recover()
-        raise RuntimeError(f"{_MOST_LOSSES} times a worker was lost in the same iteration; the fit gives up.")
+        raise RuntimeError(f"{_MOST_LOSSES} times a worker was lost in the same order; the fit gives up.")
 
     def finished(self, grown: Sequence[GrownTree]) -> None:
         """Note that an order is finished, with these trees: it is never done again."""

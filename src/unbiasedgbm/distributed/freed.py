@@ -14,7 +14,7 @@ import weakref
 from functools import cache
 from typing import Any
 
-from distributed import get_worker
+from distributed import Worker
 
 # Numbers of glibc's settings: freed memory that stays at the end of a heap, and the block that is no part of one.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
@@ -32,6 +32,7 @@ _LATER_S = 1.0
 
 _lock = threading.Lock()
 _n_stations = 0
+_before = 0
 
 
 @cache
@@ -44,24 +45,29 @@ def _glibc() -> Any:
     return library if hasattr(library, "mallopt") and hasattr(library, "malloc_trim") else None
 
 
-def _dask_bytes() -> int | None:
-    """Freed memory that stays by the setting of Dask's nanny; None if there is none, or somebody keeps more already."""
+def _dask_bytes(worker: Worker) -> int | None:
+    """Freed memory that stays by the setting of Dask's nanny; None if there is none, or somebody keeps more already.
+
+    A nanny also leaves its setting in the environment of its own process, which takes no notice: it has long begun.
+    """
     value = os.environ.get(_TRIM_VARIABLE, "")
-    if not value.isdecimal() or int(value) >= KEPT_BYTES or _MMAP_VARIABLE in os.environ:
+    if worker.nanny is None or not value.isdecimal() or int(value) >= KEPT_BYTES or _MMAP_VARIABLE in os.environ:
         return None
     return int(value)
 
 
-def keep_freed_memory(station: Any) -> None:
-    """Have this worker keep what it frees until a station, and all others that asked for it, are gone."""
-    global _n_stations
-    if _dask_bytes() is None or _glibc() is None:
+def keep_freed_memory(station: Any, worker: Worker) -> None:
+    """Have a worker keep what it frees until a station, and all others that asked for it, are gone."""
+    global _n_stations, _before
+    before = _dask_bytes(worker)
+    if before is None or _glibc() is None:
         return
     with _lock:
+        _before = _before if _n_stations else before
         _n_stations += 1
         _set(KEPT_BYTES, _MOST_BYTES)
     # the memory of its rows is freed after it, and nobody may wait for that here
-    loop = get_worker().loop
+    loop = worker.loop
     weakref.finalize(station, loop.add_callback, loop.call_later, _LATER_S, _release).atexit = False
 
 
@@ -74,11 +80,11 @@ def give_back() -> None:
 def _release() -> None:
     """One station less; with the last one goes all that is free."""
     global _n_stations
-    give_back()
     with _lock:
         _n_stations -= 1
         if _n_stations == 0:
-            _set(_dask_bytes() or 0, _DASK_MMAP_BYTES)
+            _set(_before, _DASK_MMAP_BYTES)
+            _glibc().malloc_trim(0)
 
 
 def _set(trim: int, mmap: int) -> None:

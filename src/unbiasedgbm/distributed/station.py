@@ -300,7 +300,7 @@ class Station:
         self._turning = threading.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="unbiasedgbm-station")
         self._worker = get_worker()
-        keep_freed_memory(self)
+        keep_freed_memory(self, self._worker)
         self._pool = Pool(self._worker.state.nthreads if n_jobs is None else effective_n_jobs(n_jobs))
 
     # -- questions ---------------------------------------------------------------------------------------------------

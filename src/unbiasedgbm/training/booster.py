@@ -132,12 +132,13 @@ class Tops(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Sums over all rows of one output's |g|, h, g² and h², weights applied."""
+    """Sums over all rows of one output's |g|, h, g² and h², weights applied, and of its g² times the weight."""
 
     g: float
     h: float
     g2: float
     h2: float
+    square: float
 
 
 @dataclass
@@ -199,6 +200,8 @@ class Booster:
 
     def __post_init__(self) -> None:
         self._lanes = self._make_lanes()
+        # bounds of monotone features are means that a limit would move
+        self._clip = math.inf if self.features["monotone"].any() else self.parameters.clip
         self._code = SPLIT_RULES[self.parameters.split_rule]
         self._bonus_weight = bonus_weight(self.rows.n_rows, self.loss.n_outputs)
         # features that have anything to cut
@@ -353,8 +356,9 @@ class Booster:
         )
 
     def _begin_tree(self, lane: Lane, draw: Draw, tops: Tops, output: int) -> tuple[list[int], Sums]:
-        """Roles of all rows, and Σ|g|, Σh, Σg², Σh² of all rows, weights applied, in fixed point."""
-        units = [fixed_unit(top, self.rows.n) for top in (tops.g, tops.h, tops.g**2, tops.h**2)]
+        """Roles of all rows, and sums over all rows, in fixed point."""
+        most = (tops.g, tops.h, tops.g**2, tops.h**2, tops.g**2 / self.rows.max_weight)
+        units = [fixed_unit(top, self.rows.n) for top in most]
         counts, totals = lane.rows.begin_tree(draw, output, units)
         return counts.tolist(), Sums._make([total / unit for total, unit in zip(totals.tolist(), units, strict=True)])
 
@@ -372,7 +376,7 @@ class Booster:
         # sums in fixed point leave out less than a unit of each row, which is all of it where all rows are near zero
         room_g = drawn_bound(sums.g + n / fixed_unit(tops.g, n), sums.g2, tops.g, spread)
         room_h = drawn_bound(sums.h + n / fixed_unit(tops.h, n), sums.h2, tops.h, spread)
-        g_limit = coarse(self.parameters.clip * math.sqrt(max(sums.g2, 1e-300) / max(sums.h2, 1e-300)))
+        g_limit = coarse(self._clip * math.sqrt(max(sums.square, 1e-300) / max(sums.h, 1e-300)))
         packing = choose_packing(room_g, room_h, rows.n_rows, self._count_bits, spread, g_limit)
         sum_g, sum_h = rows.pack(draw, output, packing).tolist()
         if not packing.holds(sum_g, sum_h, rows.n_rows):

@@ -165,16 +165,16 @@ def sum_h(packed, bits):
 
 
 @kernel
-def sum_rows(g, h, weight, begin, end, unit_g, unit_h, unit_g2, unit_h2, sums):
-    """Fixed-point sums of |g|, h, g² and h² over a block of rows, weights applied.
+def sum_rows(g, h, weight, begin, end, unit_g, unit_h, unit_g2, unit_h2, unit_square, sums):
+    """Fixed-point sums over a block of rows: of |g|, h, g² and h², weights applied, and of g² times the weight.
 
     Parameters
     ----------
     g, h, weight, begin, end
         As in `pack`.
-    unit_g, unit_h, unit_g2, unit_h2 : float
+    unit_g, unit_h, unit_g2, unit_h2, unit_square : float
         Powers of two that leave room for all rows.
-    sums : ndarray of shape (4,), int64
+    sums : ndarray of shape (5,), int64
         Filled.
     """
     weighted = weight.size > 0
@@ -182,20 +182,25 @@ def sum_rows(g, h, weight, begin, end, unit_g, unit_h, unit_g2, unit_h2, sums):
     sum_h = np.int64(0)
     sum_g2 = np.int64(0)
     sum_h2 = np.int64(0)
+    sum_square = np.int64(0)
     for i in range(np.uint64(begin), np.uint64(end)):
         x = np.float64(g[i])
         y = np.float64(h[i])
+        square = x * x
         if weighted:
+            square *= weight[i]
             x *= weight[i]
             y *= weight[i]
         sum_g += np.int64(abs(x) * unit_g)
         sum_h += np.int64(y * unit_h)
         sum_g2 += np.int64(x * x * unit_g2)
         sum_h2 += np.int64(y * y * unit_h2)
+        sum_square += np.int64(square * unit_square)
     sums[0] = sum_g
     sums[1] = sum_h
     sums[2] = sum_g2
     sums[3] = sum_h2
+    sums[4] = sum_square
 
 
 @kernel
@@ -282,6 +287,7 @@ def begin_rows(
     unit_h,
     unit_g2,
     unit_h2,
+    unit_square,
     sums,
 ):
     """`draw_roles`, `sort_rows` and `sum_rows` in one call, where one thread has all n rows.
@@ -294,7 +300,7 @@ def begin_rows(
         place[role] = at
         at += counts[role]
     sort_rows(roles, 0, n, place, rows)
-    sum_rows(g, h, weight, 0, n, unit_g, unit_h, unit_g2, unit_h2, sums)
+    sum_rows(g, h, weight, 0, n, unit_g, unit_h, unit_g2, unit_h2, unit_square, sums)
 
 
 @kernel

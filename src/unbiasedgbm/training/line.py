@@ -13,15 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-
-# comes with scikit-learn, which needs it
-from threadpoolctl import ThreadpoolController
 
 from unbiasedgbm.binning import MOST_NARROW, BinMapper, Bins
 from unbiasedgbm.ensemble.trees import TreeEnsemble
@@ -72,9 +68,6 @@ _BITS = 24
 _WEIGHT_BITS = 12
 
 _BLOCK_ROWS = 1024
-
-# Rows of a product of matrices that a thread does at a time.
-_PRODUCT_ROWS = 4096
 
 
 class Line(NamedTuple):
@@ -133,13 +126,12 @@ def find_line(
     shard = Shard(data, raw, [raw], make_layout(scout, mapper), pool)
     progress = Progress.start(len(features), loss.n_outputs, 1)
     booster = Booster(scout, loss, shard, mapper, features, groups, progress, pool)
-    with _blas().limit(limits=1, user_api="blas"):
-        slopes = Slopes(shard, columns, pool)
-        for _ in range(_N_ITERATIONS):
-            booster.iterate()
-            slopes.step()
-            if not slopes.sure.any() or booster.exhausted:
-                break
+    slopes = Slopes(shard, columns, pool)
+    for _ in range(_N_ITERATIONS):
+        booster.iterate()
+        slopes.step()
+        if not slopes.sure.any() or booster.exhausted:
+            break
     if not slopes.total.any():
         return None
     importance = np.zeros(len(features))
@@ -307,7 +299,7 @@ class Slopes:
     def __init__(self, shard: Shard, columns: Sequence[Column], pool: Pool) -> None:
         n_outputs = shard.raw.shape[1]
         self._shard, self._pool = shard, pool
-        self._rows = [slice(k, k + _PRODUCT_ROWS) for k in range(0, shard.n, _PRODUCT_ROWS)]
+        self._rows = [slice(k, k + _BLOCK_ROWS) for k in range(0, shard.n, _BLOCK_ROWS)]
         self._ridge = np.array([_RIDGE if c.levels is None else _LEVEL_RIDGE for c in columns for _ in c.value])
         ends = np.cumsum([0, *(len(column.value) for column in columns)]).tolist()
         self.blocks = [slice(*pair) for pair in pairwise(ends)]
@@ -341,8 +333,8 @@ class Slopes:
             g, h = shard.g[output] * weight, shard.h[output] * weight
             # S1: which way
             whole, unit = _whole(g)
-            sums = self._sum_products(np.stack([whole * first, whole * second], axis=1)) / unit / _FINE
-            way, fine = _whole(-(self._inverse * sums[:, 0]).sum(axis=1) / hessian[output])
+            sums = self._sum_products(np.stack([whole * first, whole * second])) / unit / _FINE
+            way, fine = _whole(-(self._inverse * sums[0]).sum(axis=1) / hessian[output])
             # S2: how far
             rise = self._rise(way) / fine / _FINE
             way /= fine
@@ -354,7 +346,7 @@ class Slopes:
             length = _RATE * min(max(found.sum() / max(square, 1e-300), 0.0), 1.0)
             self.total[output] += length * way
             shard.raw[:, output] += length * rise
-            self._judge(way, sums[:, 1] * (weight.sum() / weight[second].sum()), h.sum() / shard.n)
+            self._judge(way, sums[1] * (weight.sum() / weight[second].sum()), h.sum() / shard.n)
 
     def _is_sure(self, found: FloatArray, second: npt.NDArray[np.bool_]) -> bool:
         """Whether what the rows of S2 find, each of them as often as it counts, is far enough above zero.
@@ -378,38 +370,30 @@ class Slopes:
         """The functions' products, summed over rows as if their mean weight were one, shape (m, m)."""
         weight = _whole_weights(self._shard.weight if self._shard.weighted else None)
         if weight is None:
-            return self._sum_products(self._matrix) / _FINE**2
-        square = self._sum_products(self._matrix, weight[:, None])
+            return self._matrix.T @ self._matrix / _FINE**2
+        square = np.zeros((self._matrix.shape[1],) * 2)
+        for rows in self._rows:
+            square += (self._matrix[rows] * weight[rows, None]).T @ self._matrix[rows]
         return square * (len(weight) / weight.sum()) / _FINE**2
 
-    def _sum_products(self, other: FloatArray, weight: FloatArray | None = None) -> FloatArray:
-        """The matrix, transposed, times another one of shape (n, k), whose rows may have weights; all whole numbers."""
+    # The products of every step are einsum's. Those of NumPy's BLAS are no faster, and its threads, as many as the
+    # machine has cores, stay awake for a while after each of them, beside those that grow trees.
+
+    def _sum_products(self, values: FloatArray) -> FloatArray:
+        """Sums over the rows of each function times each of the values of shape (k, n); all are whole numbers."""
 
         def work(rows: slice) -> FloatArray:
-            return self._matrix[rows].T @ (other[rows] if weight is None else other[rows] * weight[rows])
+            return np.einsum("ki,ij->kj", values[:, rows], self._matrix[rows])
 
-        products = self._pool.run(work, [(rows,) for rows in self._rows])
-        return sum(products[1:], products[0])
+        return sum(self._pool.run(work, [(rows,) for rows in self._rows]))
 
     def _rise(self, way: FloatArray) -> FloatArray:
-        """The matrix times one step of its functions, shape (n,)."""
-        rise = np.empty(len(self._matrix))
+        """Every row's sum of its functions' values times a step of theirs, shape (n,); all are whole numbers."""
 
-        def work(rows: slice) -> None:
-            np.matmul(self._matrix[rows], way, out=rise[rows])
+        def work(rows: slice) -> FloatArray:
+            return np.einsum("ij,j->i", self._matrix[rows], way)
 
-        self._pool.run(work, [(rows,) for rows in self._rows])
-        return rise
-
-
-@cache
-def _blas() -> ThreadpoolController:
-    """NumPy's BLAS, which takes milliseconds to find.
-
-    It has as many threads as the machine has cores, whatever ``n_jobs`` says, and they stay awake for a while after
-    every product: those that grow trees would have to share their processors with threads that wait.
-    """
-    return ThreadpoolController()
+        return np.concatenate(self._pool.run(work, [(rows,) for rows in self._rows]))
 
 
 def _whole(values: FloatArray) -> tuple[FloatArray, float]:

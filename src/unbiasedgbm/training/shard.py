@@ -238,20 +238,20 @@ class Shard:
         ----------
         draw : Draw
         output : int
-        units : sequence of 4 floats
+        units : sequence of 5 floats
             Of the fixed-point sums.
 
         Returns
         -------
         counts : ndarray of shape (4,), int64
             Rows of each role.
-        sums : ndarray of shape (4,), int64
-            Σ|g|, Σh, Σg², Σh², weights applied.
+        sums : ndarray of shape (5,), int64
+            Σ|g|, Σh, Σg², Σh², weights applied, and Σg² times the weight.
         """
         if len(self.blocks) != 1:
             return self._draw_roles(draw), self._sums(output, units)
         # a call costs as much as the work on a small table
-        counts, place, sums = np.empty((3, 4), np.int64)
+        (counts, place), sums = np.empty((2, 4), np.int64), np.empty(5, np.int64)
         begin_rows(
             *(draw.role_key, self.layout.share, draw.sample_key, draw.subsample, self.n, self.offsets[0]),
             *(self.data.groups, self.roles, counts, place, self.rows),
@@ -290,7 +290,7 @@ class Shard:
         )
 
     def _sums(self, output: int, units: Sequence[float]) -> IntArray:
-        parts = np.zeros((len(self.blocks), 4), np.int64)
+        parts = np.zeros((len(self.blocks), 5), np.int64)
         self.pool.run(
             sum_rows,
             [

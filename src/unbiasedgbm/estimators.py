@@ -384,7 +384,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
             split_rule=rule,
             role_ratio=ratio if rule == self.split_rule else None,
             learning_rate=rate(self.learning_rate, rule, n_rows),
-            num_leaves=most_leaves(self.num_leaves, rule, loss.name),
+            num_leaves=most_leaves(self.num_leaves, rule, n_rows, loss.name),
             min_samples_leaf=smallest,
             n_bags=self._n_bags(rule, before),
             reg_lambda=self.reg_lambda / loss.n_outputs,

@@ -82,7 +82,7 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     loss = str(values["loss"]) if n_classes == 1 else "log_loss" if n_outputs == 1 else "multiclass_log_loss"
     ratio, asked = values["role_ratio"], values["min_samples_leaf"]
     rule, min_samples = rule_and_leaf(values["split_rule"], ratio, n_rows, asked, loss)
-    num_leaves = most_leaves(values["num_leaves"], rule, loss)
+    num_leaves = most_leaves(values["num_leaves"], rule, n_rows, loss)
     n_bags = values["n_bags"] or DEFAULT_BAGS[rule]
     n_lanes = count_lanes(n_rows, n_features, n_bags, n_threads)
     # class numbers, raw predictions, of bags, too; of each lane role, packed gradient, two row numbers, two derivatives

@@ -88,11 +88,12 @@ def twin_unbiased_gain(
                 _gradients(model, side, raw, output) for side, raw in zip(sides, before, strict=True)
             )
             for v in np.flatnonzero(tree.is_split):
+                family = (v, tree.left[v], tree.right[v], max(tree.parent[v], 0))
                 _judge(
                     importance,
                     psi,
-                    [below(tree, u, sides[0][0][:, t]) for u in (v, tree.left[v], tree.right[v])],
-                    [below(tree, u, sides[1][0][:, t]) & (sides[1][3] > 0) for u in (v, tree.left[v], tree.right[v])],
+                    [below(tree, u, sides[0][0][:, t]) for u in family[:3]],
+                    [below(tree, u, sides[1][0][:, t]) & (sides[1][3] > 0) for u in family],
                     (g, g_held, h_held),
                     model.sources[tree.source[v]],
                     tree.share / (2 * mass),
@@ -115,17 +116,43 @@ def _judge(
 ) -> None:
     g, g_held, h_held = gradients
     k = min(held[1].sum(), held[2].sum())
-    if k < min_rows:
+    if k < 2:
         return
-    for sign, rows_train, rows_held in zip((-1.0, 1.0, 1.0), train, held, strict=True):
+    held, above = held[:3], held[3]
+    share = [effective(h_held[rows]) / rows.sum() for rows in (above, *held)]
+    observed = [min(share[up], share[at]) * held[at - 1].sum() for up, at in ((0, 1), (1, 2), (1, 3))]
+    if min(observed[1:]) < min_rows - 0.5:
+        return
+    score, own = 0.0, np.zeros(len(psi))
+    for sign, rows_train, rows_held, n_eff in zip((-1.0, 1.0, 1.0), train, held, observed, strict=True):
         n, G = rows_held.sum(), g[rows_train].sum()
         gs, hs = g_held[rows_held], h_held[rows_held]
         r0 = gs.sum() / hs.sum()
         r = r0 + (1 / k - 1 / n) * (r0 * np.var(hs, ddof=1) - np.cov(gs, hs)[0, 1]) / hs.mean() ** 2
-        part = scale * sign * G * (gs - r0 * hs) / hs.sum() * np.sqrt(n / (n - 1))
-        for j in features:
-            importance[j] += scale * sign * G * r / len(features)
-            psi[rows_held, j] += part / len(features)
+        own[rows_held] += scale * sign * G * (gs - r0 * hs) / hs.sum() * np.sqrt(n_eff / (n_eff - 1))
+        score += scale * sign * G * r
+    own *= max(1.0, spread(own, held, train, (g, g_held, h_held), scale, observed))
+    for j in features:
+        importance[j] += score / len(features)
+        psi[:, j] += own / len(features)
+
+
+def effective(h: Any) -> float:
+    """Rows of like mass that say as much."""
+    return h.sum() ** 2 / (h**2).sum() if len(h) else 0.0
+
+
+def spread(own: Any, held: Any, train: Any, gradients: Any, scale: float, observed: Any) -> float:
+    """Root of the variance of a split if rows of both children spread alike, over the one that was found."""
+    g, g_held, h_held = gradients
+    weight = [
+        scale * g[rows_train].sum() / h_held[rows_held].sum() * np.sqrt(n / (n - 1))
+        for rows_train, rows_held, n in zip(train, held, observed, strict=True)
+    ]
+    residuals = [g_held[rows] - g_held[rows].sum() / h_held[rows].sum() * h_held[rows] for rows in held[1:]]
+    variance = (np.concatenate(residuals) ** 2).mean()
+    pooled = sum((w - weight[0]) ** 2 * rows.sum() * variance for w, rows in zip(weight[1:], held[1:], strict=True))
+    return float(np.sqrt(pooled / (own**2).sum())) if own.any() else 1.0
 
 
 def below(tree: Tree, top: int, nodes: Any) -> Any:

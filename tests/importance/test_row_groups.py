@@ -117,17 +117,20 @@ def test_rows_of_weight_zero_are_absent(parts):
 
 
 def test_groups_of_a_node_are_counted():
-    """The kernel's slow twin: sets of groups."""
+    """The kernel's slow twin: sets of groups, and the masses of each."""
     rng = np.random.default_rng(0)
     #        0 -> 1, 2; 1 -> 3, 4
     parent = np.array([-1, 0, 0, 1, 1], np.int32)
     leaf = rng.choice([2, 3, 4], 50).astype(np.int32)
     groups = rng.integers(0, 12, 50).astype(np.uint32)
-    h = rng.integers(0, 2, 50).astype(float)
-    count, last = np.zeros(5), np.full(5, -1)
-    sums.count_groups(np.argsort(groups, kind="stable"), groups, leaf, h, parent, last, count)
+    h = rng.integers(0, 2, 50) * rng.uniform(1, 2, 50)
+    count, square, mass, last = *np.zeros((3, 5)), np.full(5, -1)
+    sums.count_groups(np.argsort(groups, kind="stable"), groups, leaf, h, parent, last, mass, count, square)
     below = {0: [2, 3, 4], 1: [3, 4], 2: [2], 3: [3], 4: [4]}
     assert count.tolist() == [len(set(groups[np.isin(leaf, below[v]) & (h > 0)].tolist())) for v in range(5)]
+    for v in range(5):
+        masses = np.bincount(groups, h * np.isin(leaf, below[v]))
+        assert square[v] == pytest.approx((masses**2).sum(), rel=1e-12)
 
 
 @pytest.mark.parametrize("cv", [LeaveOneGroupOut(), GroupKFold(6)], ids=str)

@@ -49,8 +49,8 @@ def test_what_is_not_a_tree_is_refused(children: Any) -> None:
 def test_sums_over_rows() -> None:
     shape = tree()
     node, g, h = rows()
-    train, total = np.zeros((6, 2)), np.zeros((6, 5), np.int64)
-    units = np.array([1.0, *[2.0**52] * 4])
+    train, total = np.zeros((6, 2)), np.zeros((6, 6), np.int64)
+    units = np.array([1.0, *[2.0**52] * 5])
     sums.sum_training_rows(node, g, h, shape.order, shape.parent, train)
     sums.add_rows(node[:70], g[:70], h[:70], units, total)
     sums.add_rows(node[70:], g[70:], h[70:], units, total)
@@ -59,6 +59,7 @@ def test_sums_over_rows() -> None:
     for v in (0, 1, 2, 3, 5):
         inside = below(shape, v, node) & (h > 0)
         expected = [inside.sum(), g[inside].sum(), h[inside].sum(), (g * h)[inside].sum(), (h * h)[inside].sum()]
+        expected.append((g * g)[inside].sum())
         np.testing.assert_allclose(held[v], expected, rtol=1e-12)
         np.testing.assert_allclose(train[v], expected[1:3], rtol=1e-12)
     assert not held[4].any()

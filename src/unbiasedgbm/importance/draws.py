@@ -34,7 +34,7 @@ def draw_scores(
     train : ndarray of shape (n_nodes, 2), float64
         G and H of the training rows.
     score : ndarray of shape (n_nodes,), float64
-        By the closed form; tells which splits are judged.
+        By the closed form; tells which splits are judged, and where there is nothing but rounding errors.
     scale : float
         1/(2n), times the tree's share.
     draws : int
@@ -46,8 +46,8 @@ def draw_scores(
     ndarray of shape (n_nodes,), float64
     """
     node, g, h = rows
-    drawn = np.full(len(score), np.nan)
-    for v in np.flatnonzero(~np.isnan(score)):
+    drawn = np.where(score == 0.0, 0.0, np.nan)
+    for v in np.flatnonzero(~np.isnan(score) & (score != 0.0)):
         members = {c: _rows_below(tree, int(c), node, h) for c in (v, tree.left[v], tree.right[v])}
         k = min(len(members[tree.left[v]]), len(members[tree.right[v]]))
         ratio = {

@@ -152,6 +152,9 @@ def unbiased_gain(
     tree_model = read_model(model, loss, offset=offset_train is not None).named_by(X_train)
     train = Part.of(tree_model, X_train, y_train, sample_weight_train, "train", n_jobs, offset=offset_train)
     held = Part.of(tree_model, X_val, y_val, sample_weight_val, "val", n_jobs, offset=offset_val)
+    if tree_model.late_start is not None:
+        start = tree_model.late_start(train.y, train.weight)
+        tree_model, train, held = tree_model.begun_later(start), train.begun_later(start), held.begun_later(start)
     if tree_model.class_weight is not None:
         by_class = tree_model.class_weight(train.y, train.weight)
         train, held = train.times(by_class), held.times(by_class)
@@ -268,8 +271,13 @@ class Part:
 
     def times(self, by_class: FloatArray) -> Part:
         """The same rows, weighted by their classes, too."""
-        own = by_class[self.y.astype(np.intp)]
+        # Of two classes, the second one is what is 1, also where targets are shares or other numbers.
+        own = by_class[(self.y == 1.0 if len(by_class) == 2 else self.y).astype(np.intp)]
         return replace(self, weight=own if self.weight is None else own * self.weight)
+
+    def begun_later(self, step: FloatArray) -> Part:
+        """The same rows, with another start value; see `TreeModel.begun_later`."""
+        return replace(self, raw=self.raw + step)
 
     def nodes(self, first: int, last: int) -> Any:
         """Leaf of each row, shape (last - first, n_rows), int32."""
@@ -432,14 +440,14 @@ class GainRows:
         return found
 
     def sums(self, number: int, output: int, units: FloatArray) -> npt.NDArray[np.int64]:
-        """Sums of the leaves of a tree over training and over held-out rows, shape (2, n_nodes, 5).
+        """Sums of the leaves of a tree over training and over held-out rows, shape (2, n_nodes, 6).
 
         Parameters
         ----------
-        units : ndarray of shape (2, 5), float64
+        units : ndarray of shape (2, 6), float64
             See `sums.add_rows`.
         """
-        total = np.zeros((2, len(self.model.trees[number].left), 5), np.int64)
+        total = np.zeros((2, len(self.model.trees[number].left), 6), np.int64)
         for k, (part, (g, h)) in enumerate(zip(self._parts, self._gradients, strict=True)):
             which = 0 if part.name == "train" else 1
             sums.add_rows(self._leaves(number)[k], g[output], h[output], units[which], total[which])
@@ -500,18 +508,21 @@ class GainRows:
     def observed(self, number: int, output: int, held: FloatArray) -> FloatArray:
         """Independent observations in each node of a tree: held-out rows, or groups of them, shape (n_nodes,).
 
+        Rows of unequal mass count as fewer; see `sums.effective_number`.
+
         Parameters
         ----------
-        held : ndarray of shape (n_nodes, 5), float64
+        held : ndarray of shape (n_nodes, 6), float64
             Sums over the held-out rows; see `sums.add_rows`.
         """
-        if self._together is None:
-            return np.ascontiguousarray(held[:, sums.N])
-        leaves, _, h = self.held_rows(number, output)
-        count = np.zeros(len(held))
-        last = np.full(len(held), -1, np.int64)
-        sums.count_groups(self._order, self._together, leaves, h, self.model.trees[number].parent, last, count)
-        return count
+        tree = self.model.trees[number]
+        count, square = held[:, sums.N], held[:, sums.HH]
+        if self._together is not None:
+            leaves, _, h = self.held_rows(number, output)
+            count, square, mass = np.zeros((3, len(held)))
+            last = np.full(len(held), -1, np.int64)
+            sums.count_groups(self._order, self._together, leaves, h, tree.parent, last, mass, count, square)
+        return sums.effective_number(count, held[:, sums.H], square, tree.parent)
 
     def contributions(self, members: IntArray) -> FloatArray:
         """Contribution of every held-out row, or group of them, to some features together, shape (n_held,)."""
@@ -559,7 +570,7 @@ def walk(model: TreeModel, rows: GainRows, options: GainOptions) -> _Tally:
     tally = _Tally(model)
     mass = rows.mass()
     iteration = -1
-    units = np.ones((2, 5))
+    units = np.ones((2, 6))
     for number, tree in enumerate(model.trees):
         if tree.iteration != iteration:
             iteration = tree.iteration
@@ -572,11 +583,11 @@ def walk(model: TreeModel, rows: GainRows, options: GainOptions) -> _Tally:
 
 
 def _units(tops: FloatArray, n_train: int, n_held: int) -> FloatArray:
-    """Units of fixed-point sums over training and over held-out rows, shape (2, 5)."""
-    units = np.ones((2, 5))
+    """Units of fixed-point sums over training and over held-out rows, shape (2, 6)."""
+    units = np.ones((2, 6))
     for which, n in enumerate((n_train, n_held)):
         g, h = tops[2 * which : 2 * which + 2]
-        units[which, 1:] = [fixed_unit(top, n) for top in (g, h, g * h, h * h)]
+        units[which, 1:] = [fixed_unit(top, n) for top in (g, h, g * h, h * h, g * g)]
     return units
 
 

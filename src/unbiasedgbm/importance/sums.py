@@ -16,8 +16,11 @@ from unbiasedgbm.kernels import kernel
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int32]
 
+# Share of the terms of a score below which it is taken for rounding errors.
+_ROUNDING = 1e-9
+
 # Columns of the held-out sums.
-N, G, H, GH, HH = range(5)
+N, G, H, GH, HH, GG = range(6)
 
 
 @kernel
@@ -48,7 +51,7 @@ def sum_training_rows(
 
 @kernel
 def add_rows(node: IntArray, g: FloatArray, h: FloatArray, units: FloatArray, total: npt.NDArray[np.int64]) -> None:
-    """Add rows to the sums of their leaves, in fixed point: row count, Σg, Σh, Σgh and Σh².
+    """Add rows to the sums of their leaves, in fixed point: row count, Σg, Σh, Σgh, Σh² and Σg².
 
     Integers, so that neither the order of the rows nor where they lie makes a difference.
 
@@ -56,9 +59,9 @@ def add_rows(node: IntArray, g: FloatArray, h: FloatArray, units: FloatArray, to
     ----------
     node, g, h
         As in `sum_training_rows`.
-    units : ndarray of shape (5,), float64
+    units : ndarray of shape (6,), float64
         Powers of two that leave room for all rows.
-    total : ndarray of shape (n_nodes, 5), int64; added to
+    total : ndarray of shape (n_nodes, 6), int64; added to
     """
     for i in range(len(node)):
         v = node[i]
@@ -68,6 +71,7 @@ def add_rows(node: IntArray, g: FloatArray, h: FloatArray, units: FloatArray, to
             total[v, H] += np.int64(np.rint(h[i] * units[H]))
             total[v, GH] += np.int64(np.rint(g[i] * h[i] * units[GH]))
             total[v, HH] += np.int64(np.rint(h[i] * h[i] * units[HH]))
+            total[v, GG] += np.int64(np.rint(g[i] * g[i] * units[GG]))
 
 
 @kernel
@@ -76,7 +80,7 @@ def lift_sums(order: IntArray, parent: IntArray, total: npt.NDArray[np.int64]) -
     for position in range(len(order) - 1, 0, -1):
         v = order[position]
         if v >= 0:
-            for column in range(5):
+            for column in range(6):
                 total[parent[v], column] += total[v, column]
 
 
@@ -86,7 +90,7 @@ def expected_ratio(total: FloatArray, v: int, k: float) -> float:
 
     Parameters
     ----------
-    total : ndarray of shape (n_nodes, 5), float64
+    total : ndarray of shape (n_nodes, 6), float64
     v : int
         The node.
     k : float
@@ -125,13 +129,13 @@ def score_splits(
     left, right : ndarray of shape (n_nodes,), int32
     train : ndarray of shape (n_nodes, 2), float64
         Σg and Σh.
-    held : ndarray of shape (n_nodes, 5), float64
+    held : ndarray of shape (n_nodes, 6), float64
     observed : ndarray of shape (n_nodes,), float64
-        Independent observations among the held-out rows: their number, or that of the groups that they are of.
+        Independent observations among the held-out rows, see `effective_number`.
     scale : float
         1/(2n), times the tree's share.
     min_rows : float
-        Splits with fewer observations in one of the children get no score.
+        Splits with fewer observations in one of the children, to the nearest whole number, get no score.
     score : ndarray of shape (n_nodes,), float64; written
         NaN at leaves and at splits without a score.
     per_g, per_h : ndarray of shape (n_nodes,), float64; written
@@ -144,21 +148,29 @@ def score_splits(
         if left[v] < 0:
             continue
         k = min(held[left[v], N], held[right[v], N])
-        if min(observed[left[v]], observed[right[v]]) < min_rows:
+        if min(observed[left[v]], observed[right[v]]) < min_rows - 0.5:
             per_g[left[v]] = 0.0
             per_h[left[v]] = 0.0
             per_g[right[v]] = 0.0
             per_h[right[v]] = 0.0
             continue
         total = -train[v, 0] * expected_ratio(held, v, k)
+        size = abs(total)
         weight_v = scale * train[v, 0] * _small_sample(observed[v]) / held[v, H]
         ratio_v = held[v, G] / held[v, H]
         for c in (left[v], right[v]):
-            total += train[c, 0] * expected_ratio(held, c, k)
+            term = train[c, 0] * expected_ratio(held, c, k)
+            total += term
+            size += abs(term)
             weight_c = scale * train[c, 0] * _small_sample(observed[c]) / held[c, H]
             per_g[c] = weight_c - weight_v
             per_h[c] = weight_c * held[c, G] / held[c, H] - weight_v * ratio_v
-        score[v] = scale * total
+        spread = _pooled_spread(held, v, left[v], right[v], per_g, per_h)
+        for c in (left[v], right[v]):
+            per_g[c] *= spread
+            per_h[c] *= spread
+        # Where all rows of a node want the same step there is nothing but rounding errors, with small errors of their own.
+        score[v] = scale * total if abs(total) > _ROUNDING * size else 0.0
 
 
 @kernel
@@ -169,9 +181,11 @@ def count_groups(
     h: FloatArray,
     parent: IntArray,
     last: npt.NDArray[np.int64],
+    mass: FloatArray,
     count: FloatArray,
+    square: FloatArray,
 ) -> None:
-    """Number of groups that have rows in each node.
+    """Number of groups that have rows in each node, and the sum of their squared masses.
 
     Parameters
     ----------
@@ -181,11 +195,13 @@ def count_groups(
     node : ndarray of shape (n_rows,), int32
         Leaf of each row.
     h : ndarray of shape (n_rows,), float64
-        Rows where it is zero do not count.
+        Mass of each row; where it is zero they do not count.
     parent : ndarray of shape (n_nodes,), int32
     last : ndarray of shape (n_nodes,), int64
         Working memory: the last group seen in each node, −1 at the beginning.
-    count : ndarray of shape (n_nodes,), float64; added to
+    mass : ndarray of shape (n_nodes,), float64, zeros
+        Working memory: of that group in each node.
+    count, square : ndarray of shape (n_nodes,), float64; added to
     """
     for position in range(len(order)):
         i = order[position]
@@ -193,13 +209,61 @@ def count_groups(
             continue
         group = np.int64(groups[i])
         v = node[i]
-        # where a group has been seen, so it has above
-        while last[v] != group:
-            last[v] = group
-            count[v] += 1.0
-            if v == 0:
-                break
+        while v >= 0:
+            if last[v] != group:
+                last[v] = group
+                count[v] += 1.0
+                square[v] += mass[v] * mass[v]
+                mass[v] = 0.0
+            mass[v] += h[i]
             v = parent[v]
+    for v in range(len(mass)):
+        square[v] += mass[v] * mass[v]
+
+
+@kernel
+def _pooled_spread(
+    held: FloatArray, v: int, left: int, right: int, per_g: FloatArray, per_h: FloatArray
+) -> float:
+    """By what contributions must grow if rows of both children spread as much around their ratio as all together do.
+
+    A child in which the rare rows happen to be missing has both a ratio far from its parent's and hardly any spread.
+    What is useless would look certain.
+    """
+    own = 0.0
+    pooled = 0.0
+    within = 0.0
+    for c in (left, right):
+        ratio = held[c, G] / held[c, H]
+        own += per_g[c] ** 2 * held[c, GG] - 2.0 * per_g[c] * per_h[c] * held[c, GH] + per_h[c] ** 2 * held[c, HH]
+        within += held[c, GG] - 2.0 * ratio * held[c, GH] + ratio**2 * held[c, HH]
+        pooled += per_g[c] ** 2 * held[c, N]
+    pooled *= within / held[v, N]
+    return math.sqrt(pooled / own) if pooled > own > 0.0 else 1.0
+
+
+def effective_number(count: FloatArray, mass: FloatArray, square: FloatArray, parent: IntArray) -> FloatArray:
+    """Observations of like mass that say as much as those of each node: (Σh)²/Σh², and no larger a share than above.
+
+    What is useless deals a node's observations to its children as chance will have it. So a child with as many rows as
+    ever says little if most of the mass, that of a rare class, say, happens to be in few rows beside it.
+
+    Parameters
+    ----------
+    count, mass, square : ndarray of shape (n_nodes,), float64
+        Number of observations, Σh and Σh².
+    parent : ndarray of shape (n_nodes,), int32
+
+    Returns
+    -------
+    ndarray of shape (n_nodes,), float64
+        At most `count`, and as much where all are alike.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # rounding errors take nothing away
+        share = np.minimum(np.where(square > 0.0, mass**2 / square * (1.0 + 1e-9), 0.0) / count, 1.0)
+    share = np.nan_to_num(share)
+    return np.ascontiguousarray(count * np.minimum(share, np.where(parent >= 0, share[parent], 1.0)))
 
 
 @kernel

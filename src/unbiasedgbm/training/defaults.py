@@ -33,13 +33,28 @@ def leaf_rows(asked: int | None, split_rule: str, n_rows: float, loss: str) -> i
     return 1 if _honest_means(split_rule, loss) else min(most, max(2, int(n_rows) // 100))
 
 
-def most_leaves(asked: int | None, split_rule: str, loss: str) -> int:
-    """Leaves of a tree at most: as asked for, or by default many, but for trees of which every class has its own."""
+# Rows up to which steps and trees are the smallest: a table of more rows has more to tell than two hundred iterations of
+# small trees and small steps can take in.
+_SMALL_ROWS = 20_000
+
+# Leaves of a tree at most, however large the table, and rows for each of them where every class has trees of its own.
+_MOST_LEAVES = 1023
+_CLASS_LEAF_ROWS = 130
+
+
+def most_leaves(asked: int | None, split_rule: str, n_rows: float, loss: str) -> int:
+    """Leaves of a tree at most: as asked for, or by default many, but for trees of which every class has its own.
+
+    Under the default rule, which turns away splits that are worth nothing, there are more in a large table.
+    """
     if asked is not None:
         return asked
-    if loss == "multiclass_log_loss":
-        return 31
-    return 255 if _honest_means(split_rule, loss) else 127
+    classes = loss == "multiclass_log_loss"
+    if split_rule != "evidence":
+        return 31 if classes else 127
+    most = (255 if _honest_means(split_rule, loss) else 127) * max(n_rows / _SMALL_ROWS, 1.0) ** 0.5
+    most = min(most, _MOST_LEAVES)
+    return int(max(31, min(most, n_rows / _CLASS_LEAF_ROWS)) if classes else most)
 
 
 def pull(split_rule: str, loss: str) -> float:
@@ -57,10 +72,8 @@ def _honest_means(split_rule: str, loss: str) -> bool:
     return split_rule == "evidence" and loss == "squared_error"
 
 
-# Smallest and largest rate, and the rows up to which the smallest one is taken: a table of more rows has more to tell
-# than two hundred iterations of small steps can take in.
+# Smallest and largest rate.
 _RATES = (0.1, 0.2)
-_SMALL_STEPS_ROWS = 20_000
 
 
 def rate(asked: float | None, split_rule: str, n_rows: float) -> float:
@@ -68,7 +81,7 @@ def rate(asked: float | None, split_rule: str, n_rows: float) -> float:
     smallest, largest = _RATES
     if asked is not None or split_rule != "evidence":
         return smallest if asked is None else asked
-    return round(min(smallest * max(n_rows / _SMALL_STEPS_ROWS, 1.0) ** (1 / 3), largest), 3)
+    return round(min(smallest * max(n_rows / _SMALL_ROWS, 1.0) ** (1 / 3), largest), 3)
 
 
 def rule_and_leaf(

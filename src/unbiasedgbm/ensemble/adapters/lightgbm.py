@@ -37,8 +37,13 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None, offset: bool = Fals
     booster = model if isinstance(model, lightgbm.Booster) else model.booster_
     header, blocks, parameters = _sections(booster.model_to_string())
     n_outputs = int(header.get("num_tree_per_iteration", "1"))
+    objective = header.get("objective", "custom")
     averaged = "average_output" in header
-    start = np.zeros(len(blocks)) if offset else _start_values(blocks, n_outputs, averaged, parameters)
+    # A loss of the user's own has no start value.
+    begins_at_zero = offset or objective == "custom"
+    start = np.zeros(len(blocks)) if begins_at_zero else _start_values(blocks, n_outputs, averaged, parameters)
+    if objective.startswith("multiclassova") and _pair_weight(parameters) is not None:
+        raise UnsupportedModelError("model: LightGBM's multiclassova with is_unbalance or scale_pos_weight is not read.")
     trees = tuple(
         _tree(
             block,
@@ -52,7 +57,6 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None, offset: bool = Fals
     base = np.array([start[k::n_outputs].sum() for k in range(n_outputs)]) / (
         len(blocks) // n_outputs if averaged else 1
     )
-    objective = header.get("objective", "custom")
     return TreeModel(
         library="lightgbm",
         version=lightgbm.__version__,
@@ -62,7 +66,8 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None, offset: bool = Fals
         loss=_loss(objective, parameters, n_outputs) if loss is None else as_loss(loss, n_outputs),
         bind=lambda X, n_jobs: _Rows(model, trees, X, n_jobs, base, averaged),
         encode=_encode(model, objective.split()[0], n_outputs, loss is not None),
-        class_weight=_class_weight(model, parameters),
+        class_weight=_class_weight(model, objective, parameters),
+        late_start=_late_start(model, objective, parameters, base) if start.any() else None,
         limits=tuple(range(0, len(trees) + 1, n_outputs)),
     )
 
@@ -218,15 +223,28 @@ def _encode(model: Any, objective: str, n_outputs: int, custom: bool) -> Callabl
     return objectives.encode_numbers
 
 
-def _class_weight(
-    model: Any, parameters: dict[str, str]
-) -> Callable[[FloatArray, FloatArray | None], FloatArray] | None:
-    """``scale_pos_weight``, ``is_unbalance`` and the estimator's ``class_weight``."""
+_Weights = Callable[[FloatArray, FloatArray | None], FloatArray]
+
+
+def _class_weight(model: Any, objective: str, parameters: dict[str, str]) -> _Weights | None:
+    """The estimator's ``class_weight`` and, of two classes, ``scale_pos_weight`` and ``is_unbalance`` besides."""
+    by_class = _estimator_weight(model)
+    pair = _pair_weight(parameters) if objective.split()[0] == "binary" else None
+    if by_class is None or pair is None:
+        return by_class or pair
+    return lambda y, sample_weight: by_class(y, sample_weight) * pair(y, sample_weight)
+
+
+def _estimator_weight(model: Any) -> _Weights | None:
+    """The estimator's ``class_weight``."""
+    by_class = getattr(model, "class_weight", None) if hasattr(model, "classes_") else None
+    return None if by_class is None else objectives.class_weights(model.classes_, by_class)
+
+
+def _pair_weight(parameters: dict[str, str]) -> _Weights | None:
+    """``scale_pos_weight`` and ``is_unbalance``."""
     positive = float(parameters.get("scale_pos_weight", "1"))
     unbalanced = parameters.get("is_unbalance", "0") == "1"
-    by_class = getattr(model, "class_weight", None)
-    if by_class is not None:
-        return objectives.class_weights(model.classes_, by_class)
     if positive == 1.0 and not unbalanced:
         return None
 
@@ -239,3 +257,24 @@ def _class_weight(
         return rarer * np.array([1.0, positive])
 
     return weights
+
+
+def _late_start(model: Any, objective: str, parameters: dict[str, str], base: FloatArray) -> _Weights | None:
+    """Where ``scale_pos_weight`` or ``is_unbalance`` weight the gradients, but not the share that training began from.
+
+    There the first tree's leaves are far from the start value, and their mean does not tell it.
+    """
+    name, *options = objective.split()
+    if name != "binary" or _pair_weight(parameters) is None or parameters.get("boosting") == "dart":
+        return None
+    sigmoid = float(dict(part.split(":", 1) for part in options if ":" in part).get("sigmoid", "1"))
+    by_class = _estimator_weight(model)
+
+    def step(y: FloatArray, sample_weight: FloatArray | None) -> FloatArray:
+        weight = np.ones(len(y)) if sample_weight is None else sample_weight
+        if by_class is not None:
+            weight = weight * by_class(y, sample_weight)[(y > 0).astype(np.intp)]
+        share = np.clip(weight[y > 0].sum() / weight.sum(), 1e-15, 1.0 - 1e-15)
+        return np.log(share / (1.0 - share)) / sigmoid - base
+
+    return step

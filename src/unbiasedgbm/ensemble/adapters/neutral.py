@@ -122,6 +122,9 @@ class TreeModel:
     class_weight : callable or None
         ``class_weight(y, sample_weight) -> ndarray of shape (n_classes,)``: the weights that the model itself gave to
         the classes, found from the encoded training targets.
+    late_start : callable or None
+        ``late_start(y, sample_weight) -> ndarray of shape (n_outputs,)``: what the start value as read lacks, where
+        only the encoded training targets tell; see `begun_later`.
     sources : tuple of tuple of int
         Features of each split source. The first ``n_features`` rows are the features themselves; a split by a
         combination (a CatBoost CTR) is shared equally by its features.
@@ -142,6 +145,7 @@ class TreeModel:
     bind: Callable[[Any, int | None], Rows]
     encode: Callable[[Any], FloatArray]
     class_weight: Callable[[FloatArray, FloatArray | None], FloatArray] | None = None
+    late_start: Callable[[FloatArray, FloatArray | None], FloatArray] | None = None
     sources: tuple[tuple[int, ...], ...] = ()
     limits: tuple[int, ...] = ()
     precision: float = 1e-9
@@ -166,6 +170,15 @@ class TreeModel:
         if tuple(name.replace(" ", "_") for name in names) != self.feature_names:
             return self
         return replace(self, feature_names=names, stored_names=self.feature_names)
+
+    def begun_later(self, step: FloatArray) -> TreeModel:
+        """The model with a start value that is higher by a step, shape (n_outputs,), which its first trees then lack."""
+
+        def moved(tree: Tree) -> Tree:
+            leaves = (tree.left < 0)[:, None]
+            return replace(tree, value=tree.value - np.where(leaves, tree.share * step[list(tree.outputs)], 0.0))
+
+        return replace(self, trees=tuple(moved(tree) if tree.iteration == 0 else tree for tree in self.trees))
 
     def chunks(self, n_rows: int) -> Iterator[tuple[int, int]]:
         """Ranges of trees whose node numbers for ``n_rows`` rows fit in memory."""

@@ -35,8 +35,10 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None, offset: bool = Fals
     n_outputs = max(1, int(learner["learner_model_param"]["num_class"]), _number(learner, "num_target"))
     limits = [int(limit) for limit in ensemble["iteration_indptr"]]
     n_iterations = len(limits) - 1
-    if booster is not model and getattr(model, "early_stopping_rounds", None) is not None:
-        n_iterations = min(n_iterations, model.best_iteration + 1)
+    # Kept by early stopping of any kind, in files, too.
+    best = booster.attr("best_iteration")
+    if booster is not model and best is not None:
+        n_iterations = min(n_iterations, int(best) + 1)
     parallel = max(1, int(ensemble["gbtree_model_param"]["num_parallel_tree"]))
     trees = tuple(
         _tree(ensemble["trees"][t], int(ensemble["tree_info"][t]), n_outputs, i, parallel, tree_weight[t])
@@ -83,42 +85,50 @@ class _Rows:
         return self._base.copy()
 
     def raw(self, sample: RowNumbers) -> FloatArray:
-        part = self._part(0, len(self._limits) - 1)
-        raw = self._from_zero(part) if self._offset else part.predict(self._matrix, output_margin=True)
+        raw = self._from_zero() if self._offset else self._predicted()
         return np.asarray(raw, dtype=np.float64).reshape(-1, self._n_outputs)[sample]
 
-    def _from_zero(self, part: Any) -> Any:
+    def _predicted(self, **kind: Any) -> Any:
+        """The answer of the whole model, which knows the levels of its categories."""
+        whole = self._booster.copy()
+        whole.set_param(self._threads)
+        # XGBoost takes an empty range for all trees, and there may be none.
+        return whole.predict(self._matrix, iteration_range=(0, len(self._limits) - 1), **(kind or {"output_margin": True}))
+
+    def _from_zero(self) -> Any:
         """The trees alone: a large start value would cost digits of a single precision sum."""
         margin = self._matrix.get_base_margin()
         self._matrix.set_base_margin(self._base)
         try:
-            return part.predict(self._matrix, output_margin=True)
+            return self._predicted()
         finally:
             # The matrix may be the user's.
             self._matrix.set_base_margin(margin)
 
     def nodes(self, first: int, last: int) -> IntArray:
-        part = self._part(self._limits.index(first), self._limits.index(last))
+        # Leaves are only told from the first iteration on, so some iterations are a booster of their own.
+        part = self._booster[self._limits.index(first) : self._limits.index(last)]
+        part.set_param(self._threads)
         leaves = part.predict(self._matrix, pred_leaf=True)
         return np.asarray(leaves).astype(np.int32).reshape(-1, last - first)
 
-    def _part(self, first: int, last: int) -> Any:
-        """Some iterations as a booster of their own: the user's keeps its settings, and may begin anywhere."""
-        # XGBoost has no empty slices, but may have no trees.
-        part = self._booster[first:last] if first < last else self._booster.copy()
-        part.set_param(self._threads)
-        return part
-
 
 def _matrix(model: Any, booster: Any, X: Any, n_jobs: int | None) -> Any:
-    """The table as the estimator's own ``predict`` would hand it over."""
+    """The table as the estimator's own ``predict`` would hand it over, its levels numbered as the model's.
+
+    Some iterations of a model do not know its levels any more, and would take the table's numbers for theirs.
+    """
     missing = getattr(model, "missing", None)
+    if named := hasattr(X, "columns"):
+        # Older releases keep no levels.
+        levels = booster.get_categories() if hasattr(booster, "get_categories") else None
+        types = None if levels is None or levels.empty() else levels
     return xgboost.DMatrix(
         X,
         missing=np.nan if missing is None else missing,
         nthread=n_jobs,
-        feature_names=None if hasattr(X, "columns") else booster.feature_names,
-        feature_types=None if hasattr(X, "columns") else booster.feature_types,
+        feature_names=None if named else booster.feature_names,
+        feature_types=types if named else booster.feature_types,
         enable_categorical=True,
     )
 
@@ -223,7 +233,7 @@ def _encode(model: Any, objective: str, n_outputs: int, custom: bool) -> Callabl
 
 
 def _class_weight(objective: dict[str, Any]) -> Callable[[FloatArray, FloatArray | None], FloatArray] | None:
-    """``scale_pos_weight``."""
+    """``scale_pos_weight``: of targets that are 1, also if they are numbers."""
     positive = float(objective.get("reg_loss_param", {}).get("scale_pos_weight", "1"))
     if math.isclose(positive, 1.0):
         return None

@@ -35,6 +35,12 @@ _BLOCK_ROWS = 1024
 # Binned tables of more bytes are kept by columns, too: they do not fit the nearer caches.
 COLUMNS_BYTES = 1 << 22
 
+# Bins for the values of a numeric feature, at most; by default, where they are many; and by default again, rows that
+# each value must have on average to get a bin of its own.
+MOST_BINS = 255
+_BINS = 128
+_VALUE_ROWS = 16
+
 FloatArray = npt.NDArray[np.float64]
 
 
@@ -73,7 +79,7 @@ def writable(block: FloatArray) -> FloatArray:
     return block if block.flags.writeable else block.copy()
 
 
-def value_edges(values: FloatArray, weights: FloatArray | None, max_bins: int) -> FloatArray:
+def value_edges(values: FloatArray, weights: FloatArray | None, max_bins: int | None) -> FloatArray:
     """Upper edges of all but the last bin of a numeric column.
 
     A value that is heavier than a fair bin gets a bin of its own; the others share the rest evenly. Two rows of a
@@ -84,7 +90,8 @@ def value_edges(values: FloatArray, weights: FloatArray | None, max_bins: int) -
     values : ndarray of shape (m,), float64
         NaN is left out.
     weights : ndarray of shape (m,), float64, or None
-    max_bins : int
+    max_bins : int or None
+        None leaves it to `_usual_bins`.
 
     Returns
     -------
@@ -110,6 +117,8 @@ def value_edges(values: FloatArray, weights: FloatArray | None, max_bins: int) -
         mass = np.diff(first, append=len(ranked)).astype(np.float64)
     else:
         mass = np.add.reduceat(weights[order], first)
+    if max_bins is None:
+        max_bins = _usual_bins(len(distinct), _n_rows(len(values), weights))
     if len(distinct) > max_bins:
         last = _last_of_bins(mass, max_bins)
         below, above = distinct[last], distinct[last + 1]
@@ -119,6 +128,19 @@ def value_edges(values: FloatArray, weights: FloatArray | None, max_bins: int) -
         middle = below + 0.5 * (above - below)
     # a ≤ edge < b also where b − a overflows or rounds
     return np.where(np.isfinite(middle) & (middle < above) & (middle >= below), middle, below)
+
+
+def _usual_bins(n_values: int, n_rows: float) -> int:
+    """Bins of a column by default: as many as it has values, if that is possible and all have some rows.
+
+    Numbers with few values are often names, those of hours, districts or products, and neighbours mean nothing.
+    """
+    return MOST_BINS if n_values <= MOST_BINS and n_rows >= _VALUE_ROWS * n_values else _BINS
+
+
+def _n_rows(n_rows: int, weights: FloatArray | None) -> float:
+    """Rows with their repetitions, if weights can be repetitions."""
+    return float(n_rows) if weights is None or (weights != np.floor(weights)).any() else float(weights.sum())
 
 
 def _last_of_bins(mass: FloatArray, max_bins: int) -> npt.NDArray[np.intp]:
@@ -255,7 +277,7 @@ def learn_bins(
     categorical: npt.NDArray[np.bool_],
     n_levels: npt.NDArray[np.int64],
     sample_weight: FloatArray | None,
-    max_bins: int,
+    max_bins: int | None,
     pool: Pool,
 ) -> BinMapper:
     """Find the bins of every feature.
@@ -267,8 +289,8 @@ def learn_bins(
     n_levels : ndarray of shape (p,), int64
         Levels of categorical features.
     sample_weight : ndarray of shape (n,), float64, or None
-    max_bins : int
-        Bins for the values of a numeric feature, at most 255.
+    max_bins : int or None
+        Bins for the values of a numeric feature, at most 255; see `value_edges`.
     pool : Pool
     """
     rows = sample_rows(table.n_rows)

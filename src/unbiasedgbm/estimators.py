@@ -19,6 +19,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from unbiasedgbm.binning import MOST_BINS
 from unbiasedgbm.callbacks import Callback, EarlyStopping, LogProgress, TrainingState
 from unbiasedgbm.callbacks.checkpoint import find_checkpoint, fingerprint
 from unbiasedgbm.callbacks.protocol import check_callbacks
@@ -265,10 +266,10 @@ class _BaseUnbiasedGBM(BaseEstimator):
         if self._stops_early(X_val) and watched is None:
             digests = {"training": rows.digest()}
         counts = rows.counts()
-        n_rows = len(rows.y) if counts is None else int(counts.sum(dtype=np.int64))
+        n_counted = len(rows.y) if counts is None else int(counts.sum(dtype=np.int64))
         booster, shard, start = make_booster(
             rows, self._class_weights(rows.y), schema, self._constraints(schema),
-            self._training_parameters(n_rows, seed, before), self.max_bins, loss,
+            self._training_parameters(len(rows.y), n_counted, seed, before), self.max_bins, loss,
             None if before is None else (before.ensemble, before.progress), pool,
         )  # fmt: skip
         validation = None if watched is None else watch(watched, booster, start)
@@ -297,7 +298,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
                 f"n_estimators={self.n_estimators} must be at least the {model.progress.n_iterations} iterations of "
                 "the model to go on from."
             )
-        if np.diff(model.walk.cut_start).max(initial=0) + self.max_bins > MOST_CUTS:
+        if np.diff(model.walk.cut_start).max(initial=0) + (self.max_bins or MOST_BINS) > MOST_CUTS:
             raise ValueError("The model to go on from has too many different thresholds; train it anew.")
         return model
 
@@ -368,10 +369,13 @@ class _BaseUnbiasedGBM(BaseEstimator):
             interaction_groups(self.interaction_cst, p, names),
         )
 
-    def _training_parameters(self, n_rows: int, seed: int, before: FittedModel | None) -> TrainingParameters:
+    def _training_parameters(
+        self, n_rows: int, n_counted: int, seed: int, before: FittedModel | None
+    ) -> TrainingParameters:
+        """Parameters as the training takes them; ``n_counted`` are the rows with their repetitions."""
         ratio, loss = check_role_ratio(self.role_ratio), self._make_loss()
         rule, smallest = rule_and_leaf(
-            self.split_rule, ratio, n_rows * self.subsample, self.min_samples_leaf, loss.name
+            self.split_rule, ratio, n_counted * self.subsample, self.min_samples_leaf, loss.name
         )
         same_name = {
             name: getattr(self, name)
@@ -568,8 +572,9 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
         boosting where splits are no longer worth it.
     reg_lambda : float, default=1.0
         L2 penalty on leaf values; with more than two classes, each has its share of it, ``reg_lambda / n_classes``.
-    max_bins : int, default=128
-        Bins for the values of a numeric feature; at most 255.
+    max_bins : int or None, default=None
+        Bins for the values of a numeric feature; at most 255. None: 128, or one for each value if there are 255 at
+        most, with 16 rows each on average.
     subsample, colsample_bytree, colsample_bynode : float, default=1.0
         Shares of the rows and features drawn for each tree, and of the features for each node.
     n_bags : int or None, default=None
@@ -655,7 +660,7 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
         min_child_weight: float = 1e-3,
         min_split_gain: float = 0.0,
         reg_lambda: float = 1.0,
-        max_bins: int = 128,
+        max_bins: int | None = None,
         subsample: float = 1.0,
         colsample_bytree: float = 1.0,
         colsample_bynode: float = 1.0,
@@ -850,7 +855,7 @@ class UnbiasedGBMRegressor(RegressorMixin, _BaseUnbiasedGBM):
         min_child_weight: float = 1e-3,
         min_split_gain: float = 0.0,
         reg_lambda: float = 1.0,
-        max_bins: int = 255,
+        max_bins: int | None = 255,
         subsample: float = 1.0,
         colsample_bytree: float = 1.0,
         colsample_bynode: float = 1.0,

@@ -84,6 +84,19 @@ def units_sum(values: FloatArray, weight: FloatArray | None, scale: Scale) -> in
     return _wide_sum(units.astype(np.int64), None, 1)
 
 
+def weight_unit(total: float, n_rows: int, top: float) -> float:
+    """What weights are divided by to be one on average: what all of them are or, if they differ, a power of two.
+
+    Parameters
+    ----------
+    total, top : float
+        Exact sum of the weights, and the largest.
+    n_rows : int
+    """
+    alike = math.isclose(total, n_rows * top, rel_tol=1e-12)
+    return top if alike else 2.0 ** round(math.log2(total / n_rows))
+
+
 def _wide_sum(units: IntArray, weight: IntArray | None, heaviest: int) -> int:
     """Sum of weight · units, |units| ≤ 2**52, that no number of rows can overflow: by halves, and by blocks of rows."""
     size = max(1, (1 << 62) // ((1 << 27) * heaviest))

@@ -147,7 +147,16 @@ _SHARED = (
         "L2 penalty on leaf values, added to hessian sums; with more than two classes, a class's share of it.",
         low=0,
     ),
-    Parameter("max_bins", "int", 128, "Bins for the values of a numeric feature.", low=2, high=255),
+    Parameter(
+        "max_bins",
+        "int",
+        None,
+        "Bins for the values of a numeric feature. None: 128, or one for each value if there are 255 at most, with 16 "
+        "rows each on average.",
+        low=2,
+        high=255,
+        optional=True,
+    ),
     Parameter("subsample", "float", 1.0, "Share of the rows drawn for each tree.", low=0, high=1, open_low=True),
     Parameter(
         "colsample_bytree", "float", 1.0, "Share of the features drawn for each tree.", low=0, high=1, open_low=True

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from sklearn.metrics import log_loss
 from workbench import ALL_RULES, mixed_table, same_trees
 
 from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor
@@ -111,18 +112,32 @@ def test_the_scale_of_weights_is_a_scale_of_lambda(scale, rule):
     np.testing.assert_allclose(scaled.predict(X), plain.predict(X), atol=1e-3 * y.std())
 
 
-def test_evidence_does_not_care_for_the_scale_of_weights():
+@pytest.mark.parametrize("kind", [UnbiasedGBMClassifier, UnbiasedGBMRegressor])
+def test_evidence_does_not_care_for_the_unit_of_weights(kind):
     X, y = mixed_table(500, 1)
-    c = (y > 1).astype(int)
-    options = {"n_estimators": 30, "learning_rate": 0.04, "n_bags": 1, "min_child_weight": 0.0, "n_jobs": 1}
-    # a line is learned beside twenty trees
-    options["linear_start"] = False
-    plain = UnbiasedGBMClassifier(reg_lambda=1.0, **options).fit(X, c)
-    scaled = UnbiasedGBMClassifier(reg_lambda=0.3, **options).fit(X, c, sample_weight=np.full(500, 0.3))
-    for k, tolerance in ((2, 1e-9), (30, 0.3)):
-        # in later trees a row whose random weight is next to nothing may fall on either side of a cut
-        a, b = plain.decision_function(X, n_iterations=k), scaled.decision_function(X, n_iterations=k)
-        np.testing.assert_allclose(a, b, atol=tolerance)
+    y = (y > 1).astype(int) if kind is UnbiasedGBMClassifier else y
+    options = {"n_estimators": 30, "categorical_features": [4, 5], "n_jobs": 1}
+    plain = kind(**options).fit(X, y)
+    for unit in (0.25, 100.0, 2.0**-20):
+        assert same_trees(plain.ensemble_, kind(**options).fit(X, y, sample_weight=np.full(500, unit)).ensemble_)
+    # whole numbers are no repetitions, whatever they add up to
+    weight = np.random.default_rng(0).integers(1, 40, 500) * 1024.0
+    whole = kind(**options).fit(X, y, sample_weight=weight)
+    assert not same_trees(plain.ensemble_, whole.ensemble_)
+    for unit in (2.0**-10, 2.0**-30):
+        assert same_trees(whole.ensemble_, kind(**options).fit(X, y, sample_weight=weight * unit).ensemble_)
+
+
+def test_evidence_takes_a_weight_for_no_number_of_rows():
+    """Survey weights of thousands once made steps and trees as large as for millions of rows: log loss was above 2."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(4000, 6))
+    signal = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + np.abs(X[:, 3])
+    y = (signal + rng.normal(size=4000) * 0.5 > 0.8).astype(int)
+    weight = rng.integers(500, 5000, 2000)
+    for w in (weight, weight / weight.sum()):
+        model = UnbiasedGBMClassifier(n_jobs=1).fit(X[:2000], y[:2000], sample_weight=w)
+        assert log_loss(y[2000:], model.predict_proba(X[2000:])) < 0.42
 
 
 class TestClassWeight:

@@ -24,15 +24,32 @@ def test_leaves_have_fewer_rows_in_small_tables(n_rows, classes, values, means):
 
 def test_trees_are_smaller_where_every_class_has_its_own():
     losses = ("log_loss", "multiclass_log_loss", "quantile", "squared_error")
-    assert [most_leaves(None, "evidence", loss) for loss in losses] == [127, 31, 127, 255]
-    assert [most_leaves(None, "merged", loss) for loss in losses] == [127, 31, 127, 127]
-    assert [most_leaves(64, "evidence", loss) for loss in losses] == [64] * 4
-    X = np.random.default_rng(0).normal(size=(10_000, 2))
+    for n_rows in (1, 4000):
+        assert [most_leaves(None, "evidence", n_rows, loss) for loss in losses] == [127, 31, 127, 255]
+    for n_rows in (1, 1e9):
+        assert [most_leaves(None, "merged", n_rows, loss) for loss in losses] == [127, 31, 127, 127]
+        assert [most_leaves(64, "evidence", n_rows, loss) for loss in losses] == [64] * 4
+    X = np.random.default_rng(0).normal(size=(4000, 2))
     options = {"n_estimators": 1, "min_split_gain": -np.inf, "linear_start": False, "n_bags": 1, "n_jobs": 1}
     for y, most in ((X[:, 0] > 0, 127), (np.digitize(X[:, 0], [-1, 1]), 31)):
         trees = UnbiasedGBMClassifier(**options).fit(X, y).ensemble_
         leaves = np.add.reduceat(trees.left < 0, trees.tree_start[:-1])
         assert leaves.tolist() == [most] * trees.n_trees
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "classes", "more_classes", "means"),
+    [
+        (10_000, 127, 76, 255),
+        (20_000, 127, 127, 255),
+        (80_000, 254, 254, 510),
+        (320_000, 508, 508, 1020),
+        (1e9, 1023, 1023, 1023),
+    ],
+)
+def test_trees_are_larger_in_large_tables(n_rows, classes, more_classes, means):
+    for loss, expected in {"log_loss": classes, "multiclass_log_loss": more_classes, "squared_error": means}.items():
+        assert most_leaves(None, "evidence", n_rows, loss) == expected
 
 
 @pytest.mark.parametrize(("n_rows", "expected"), [(1, 0.1), (20_000, 0.1), (40_000, 0.126), (160_000, 0.2), (1e9, 0.2)])

@@ -208,7 +208,9 @@ class Crew:
         self.n_bytes += sum(n_bytes for _, _, n_bytes in answers)
         return [delivery for delivery, _, _ in answers]
 
-    def edges(self, features: Sequence[int], starts: dict[int, int], n_rows: int, max_bins: int) -> dict[int, Any]:
+    def edges(
+        self, features: Sequence[int], starts: dict[int, int], n_rows: int, max_bins: int | None
+    ) -> dict[int, Any]:
         """Bin edges of each feature, a share of them on every station.
 
         Parameters
@@ -218,7 +220,7 @@ class Crew:
             Number of each training partition's first row.
         n_rows : int
             Training rows.
-        max_bins : int
+        max_bins : int or None
         """
         peers = _addresses(self.members)
         shares = [list(features[k :: len(peers)]) for k in range(len(peers))]

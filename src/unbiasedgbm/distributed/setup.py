@@ -18,7 +18,7 @@ from unbiasedgbm.distributed.station import TRAIN, WATCH, HeldOut, PartFacts, Pa
 from unbiasedgbm.distributed.statistics import RemoteStatistics, select
 from unbiasedgbm.distributed.survey import agree_columns, agree_schema, agree_target, check_some_rows
 from unbiasedgbm.estimators import Work
-from unbiasedgbm.exact import Scale
+from unbiasedgbm.exact import Scale, weight_unit
 from unbiasedgbm.frames import Schema, categorical_mask
 from unbiasedgbm.losses import Loss
 from unbiasedgbm.metrics import make_metrics
@@ -36,6 +36,7 @@ from unbiasedgbm.training.setup import (
     hold_out_key,
     make_features,
     repetitions,
+    weights_are_relative,
 )
 from unbiasedgbm.training.shard import TrainingData
 from unbiasedgbm.training.workspace import TrainingParameters, make_layout
@@ -86,7 +87,9 @@ class SetUp:
         by_class = estimator._weights_by_class(self.class_sizes) if self.classify else None
         weights = self._tell("weigh", by_class)
         facts = self._facts(weights, held_out, watched_weighted)
-        parameters = estimator._training_parameters(facts.n_rows, self.seed, self.before)
+        parameters = estimator._training_parameters(facts.n, facts.n_rows, self.seed, self.before)
+        if weights_are_relative(parameters.split_rule):
+            weights, facts = self._relative(weights, facts, held_out, watched_weighted)
         constraints = estimator._constraints(schema)
         scale = _weight_scale(weights)
         mapper = self._learn_bins(schema, facts.n)
@@ -175,6 +178,17 @@ class SetUp:
         loss.check_target(np.concatenate([extremes for *_, extremes in facts]))
         if self.classify:
             self.class_sizes = np.sum([sizes for _, _, _, sizes, _ in facts], axis=0)
+
+    def _relative(
+        self, weights: list[Any], facts: Facts, held_out: bool, watched_weighted: bool
+    ) -> tuple[list[Any], Facts]:
+        """Weights that are one on average, and no repetitions."""
+        if facts.weighted:
+            scale = Scale(facts.max_weight)
+            total = scale.value(self.crew.ask([("units", (TRAIN, None, scale))])[0])
+            weights = self._tell("divide_weights", weight_unit(total, facts.n, scale.top))
+            facts = self._facts(weights, held_out, watched_weighted)
+        return weights, replace(facts, n_rows=facts.n, counted=False)
 
     def _facts(self, weights: list[Any], held_out: bool, watched_weighted: bool) -> Facts:
         given = [fact for fact in weights if fact[0] is not None]

@@ -238,6 +238,7 @@ MERGE: dict[str, Callable[[Any, Any], Any]] = {
     "hold_out": operator.add,
     "digest": operator.add,
     "weigh": operator.add,
+    "divide_weights": operator.add,
     "rank_hashes": _nothing,
     "rank_values": _nothing,
     "rank_residuals": _nothing,
@@ -322,7 +323,7 @@ class Station:
         own, *others = await asyncio.gather(loop.run_in_executor(self._thread, self._run, question), *asked)
         return await loop.run_in_executor(self._thread, self._merge, question, [own, *others]) if others else own
 
-    async def edges(self, question: Parcel, peers: Below, max_bins: int) -> list[FloatArray]:
+    async def edges(self, question: Parcel, peers: Below, max_bins: int | None) -> list[FloatArray]:
         """Bin edges of some numeric features, from the samples of all stations.
 
         Parameters
@@ -331,7 +332,7 @@ class Station:
             Asks for the samples.
         peers : Below
             All stations.
-        max_bins : int
+        max_bins : int or None
         """
         answers = await asyncio.gather(*(self._pass_on(address, key, question, []) for address, key, _ in peers))
 
@@ -494,24 +495,35 @@ class Station:
             Of the given weights the largest, whether all are whole, their sum, and their sum as repetitions; of the
             weights with those of the classes, whether all are one, and their `Scale`.
         """
+        for (kind, _), part in self._rows.items():
+            if kind == TRAIN and len(part.y) and by_class is not None:
+                own = by_class[part.y.astype(np.intp)]
+                part.weight = own if part.given is None else part.given * own
+        return self._weight_facts()
+
+    def _do_divide_weights(self, unit: float) -> list[tuple[Any, ...]]:
+        """Divide the weights of training rows; returns the same as `_do_weigh`."""
+        for (kind, _), part in self._rows.items():
+            if kind == TRAIN and part.weight is not None:
+                part.weight = part.weight / unit
+        return self._weight_facts()
+
+    def _weight_facts(self) -> list[tuple[Any, ...]]:
+        """What `_do_weigh` returns."""
         facts: list[tuple[Any, ...]] = []
         for (kind, _), part in self._rows.items():
-            if kind == TRAIN and len(part.y):
-                if by_class is not None:
-                    own = by_class[part.y.astype(np.intp)]
-                    part.weight = own if part.given is None else part.given * own
-                if part.weight is not None:
-                    given = part.given
-                    facts.append(
-                        (
-                            None if given is None else float(given.max()),
-                            given is not None and bool((given == np.floor(given)).all()),
-                            0.0 if given is None else float(given.sum()),
-                            0 if given is None else int(np.minimum(given, 65_535.0).sum()),
-                            bool((part.weight == 1.0).all()),
-                            Scale.of(part.weight, part.weight),
-                        )
+            if kind == TRAIN and len(part.y) and part.weight is not None:
+                given = part.given
+                facts.append(
+                    (
+                        None if given is None else float(given.max()),
+                        given is not None and bool((given == np.floor(given)).all()),
+                        0.0 if given is None else float(given.sum()),
+                        0 if given is None else int(np.minimum(given, 65_535.0).sum()),
+                        bool((part.weight == 1.0).all()),
+                        Scale.of(part.weight, part.weight),
                     )
+                )
         return facts
 
     def _do_sample(

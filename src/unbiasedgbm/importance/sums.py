@@ -169,7 +169,7 @@ def score_splits(
         for c in (left[v], right[v]):
             per_g[c] *= spread
             per_h[c] *= spread
-        # Where all rows of a node want the same step there is nothing but rounding errors, with small errors of their own.
+        # Where all rows of a node want the same step there are rounding errors alone, with standard errors as small.
         score[v] = scale * total if abs(total) > _ROUNDING * size else 0.0
 
 

@@ -33,8 +33,8 @@ def leaf_rows(asked: int | None, split_rule: str, n_rows: float, loss: str) -> i
     return 1 if _honest_means(split_rule, loss) else min(most, max(2, int(n_rows) // 100))
 
 
-# Rows up to which steps and trees are the smallest: a table of more rows has more to tell than two hundred iterations of
-# small trees and small steps can take in.
+# Rows up to which steps and trees are the smallest: a table of more rows has more to tell than two hundred iterations
+# of small trees and small steps can take in.
 _SMALL_ROWS = 20_000
 
 # Leaves of a tree at most, however large the table, and rows for each of them where every class has trees of its own.

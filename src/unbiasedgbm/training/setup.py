@@ -16,6 +16,7 @@ import numpy.typing as npt
 from unbiasedgbm.binning import BinMapper, Bins, content_hash, learn_bins, sample_rows
 from unbiasedgbm.ensemble.predict import prepare, raw_predict
 from unbiasedgbm.ensemble.trees import TreeEnsemble
+from unbiasedgbm.exact import Scale, units_sum, weight_unit
 from unbiasedgbm.frames import Schema, Table
 from unbiasedgbm.kernels import hash_key, hash_rows
 from unbiasedgbm.losses import CustomLoss, Loss
@@ -243,7 +244,7 @@ def make_booster(
     schema: Schema,
     constraints: Constraints,
     parameters: TrainingParameters,
-    max_bins: int,
+    max_bins: int | None,
     loss: Loss,
     before: tuple[TreeEnsemble, Progress] | None,
     pool: Pool,
@@ -267,7 +268,12 @@ def make_booster(
     table, weight = rows.table, _product(rows.sample_weight, extra_weight)
     n_levels = np.array([0 if levels is None else len(levels) for levels in schema.categories], dtype=np.int64)
     mapper = learn_bins(table, schema.is_categorical, n_levels, rows.sample_weight, max_bins, pool)
-    counts = rows.counts()
+    relative = weights_are_relative(parameters.split_rule)
+    counts = None if relative else rows.counts()
+    if relative and weight is not None:
+        scale = Scale(float(weight.max()))
+        total = scale.value(units_sum(weight, None, scale))
+        weight = _product(weight / weight_unit(total, len(weight), scale.top), None)
     bins = mapper.transform(table, pool)
     content = content_hash(bins, mapper.column(), len(rows.y), counts) ^ mapper.edge_hash()
     features = make_features(mapper, constraints.monotone, content)
@@ -408,6 +414,15 @@ def watch(rows: Rows, booster: Booster, start: Start) -> Validation:
     bins = booster.mapper.transform(rows.table, booster.pool)
     raw = _raw_after(start, rows.table, booster.mapper, bins, booster.pool)
     return Validation(bins, rows.y, rows.sample_weight, raw)
+
+
+def weights_are_relative(split_rule: str) -> bool:
+    """Whether weights only say what rows count beside each other, even if they are whole numbers.
+
+    Under the default rule a row is one observation, whatever its weight: it has one role. So a weight is no number of
+    rows, neither for the smallest leaf nor for what depends on the size of a table, and its unit means nothing.
+    """
+    return split_rule == "evidence"
 
 
 def _product(a: FloatArray | None, b: FloatArray | None) -> FloatArray | None:

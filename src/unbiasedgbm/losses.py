@@ -337,6 +337,9 @@ class HuberLoss(Loss):
 class _LogLinkLoss(Loss):
     """What losses of a positive mean with a log link share."""
 
+    # twice the mean, or half of it; a quadratic says little of an exponential beyond that
+    max_step = 0.7
+
     def start_over(self, rows: RowStatistics) -> FloatArray:
         """Log of the weighted mean."""
         return np.array([math.log(max(rows.mean(_target), 1e-300))])

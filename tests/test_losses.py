@@ -233,13 +233,12 @@ def test_domains(loss, bad, good):
     loss.check_target(np.array(good))
 
 
-@pytest.mark.parametrize("loss", ["poisson", "tweedie", "gamma"])
-def test_a_leaf_of_one_large_value_does_not_overshoot(loss):
+def test_a_leaf_of_one_large_value_does_not_overshoot():
     """Newton's step for an exponential, from far below, was so long that predictions reached 1e19."""
     rng = np.random.default_rng(1)
     X = rng.normal(size=(4000, 6))
     claim = rng.random(4000) < 1 / (1 + np.exp(4 - X[:, 0]))
-    y = np.where(claim, np.exp(6 + X[:, 1] + 0.5 * rng.normal(size=4000)), 1e-3 if loss == "gamma" else 0)
-    found = UnbiasedGBMRegressor(loss=loss, n_jobs=1).fit(X[:2000], y[:2000]).predict(X[2000:])
-    assert 0.3 * y.mean() < found.mean() < 3 * y.mean()
-    assert found.max() < 10 * y.max()
+    y = np.where(claim, np.exp(6 + X[:, 1] + 0.5 * rng.normal(size=4000)), 0)
+    found = UnbiasedGBMRegressor(loss="poisson", n_jobs=1).fit(X[:2000], y[:2000]).predict(X[2000:])
+    assert 0.5 * y.mean() < found.mean() < 2 * y.mean()
+    assert found.max() < y.max()

@@ -149,6 +149,24 @@ def test_class_weights_of_the_model_are_sample_weights() -> None:
     np.testing.assert_allclose(by_model.importance, by_rows.importance, rtol=1e-6)
 
 
+@pytest.mark.parametrize("draws", [None, 20])
+def test_rounding_errors_are_no_evidence(draws: int | None) -> None:
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(1000, 5))
+        y = (X[:, 0] > 0.5).astype(int)
+        tables = (X[:500], y[:500], X[500:], y[500:])
+        # once the first feature has told the classes apart, all rows of a node want the same step
+        model = GradientBoostingClassifier(n_estimators=10, random_state=0).fit(*tables[:2])
+        assert sum((tree.source[tree.is_split] > 0).sum() for tree in read_model(model).trees) >= 2
+        result = unbiased_gain(model, *tables, draws=draws)
+        assert result.p_value[0] < 1e-3
+        tiny = np.abs(result.importance) < 1e-12
+        assert tiny[1:].sum() >= 2
+        assert (result.p_value[tiny] > 1e-3).all(), (seed, result.importance, result.p_value)
+        np.testing.assert_array_equal(result.importance[tiny], 0.0)
+
+
 def test_groups_are_tested_by_their_sum() -> None:
     model, tables = toy_model()
     result = unbiased_gain(model, *tables, groups={"noise": ["Column_1", 2], "all": [0, 1, 2], "one": [1]})

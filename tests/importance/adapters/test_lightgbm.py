@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from unbiasedgbm.ensemble.adapters import UnsupportedModelError, check_additive, read_model
-from unbiasedgbm.importance import compare_importances, cross_unbiased_gain, unbiased_gain
+from unbiasedgbm.importance import compare_importances, cross_unbiased_gain, gain, unbiased_gain
 from unbiasedgbm.losses import LogLoss, SquaredError
 
 from ..helpers import mixed_table, numeric
@@ -148,6 +148,136 @@ def test_class_weights_are_those_of_the_model(weight: dict[str, Any]) -> None:
     weights = read_model(model).class_weight(y.astype(float), None)
     expected = {"scale_pos_weight": 3.0}.get(next(iter(weight)), (y == 0).sum() / (y == 1).sum())
     assert weights[1] / weights[0] == pytest.approx(expected)
+
+
+def rare(n_rows: int = 4000) -> tuple[Any, Any]:
+    """Numbers, and a class of one or two rows in a hundred."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n_rows, 3))
+    return X, (X[:, 0] + rng.logistic(size=n_rows) > 4.8).astype(int)
+
+
+def same_trees(one: Any, other: Any) -> None:
+    """Raise unless two models have the same splits and leaves."""
+    trees, others = (model.booster_.trees_to_dataframe() for model in (one, other))
+    assert trees["split_feature"].equals(others["split_feature"])
+    np.testing.assert_allclose(trees["threshold"], others["threshold"])
+    np.testing.assert_allclose(trees["value"], others["value"], rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "weight",
+    [
+        {"class_weight": "balanced", "scale_pos_weight": 3.0},
+        {"class_weight": {0: 2.0, 1: 5.0}, "is_unbalance": True},
+        {"class_weight": {0: 2.0, 1: 5.0}},
+        {"scale_pos_weight": 3.0},
+        {"is_unbalance": True},
+    ],
+)
+def test_class_weights_are_multiplied(weight: dict[str, Any]) -> None:
+    X, targets = mixed_table(1200)
+    X, y = numeric(X), (targets["regression"] > 53.0).astype(int)
+    n_negative, n_positive = np.bincount(y[:600])
+    by_class = np.ones(2)
+    if weight.get("class_weight") == "balanced":
+        by_class *= 300.0 / np.array([n_negative, n_positive])
+    elif "class_weight" in weight:
+        by_class *= [2.0, 5.0]
+    by_class[1] *= weight.get("scale_pos_weight", 1.0)
+    if "is_unbalance" in weight:
+        by_class[1] *= n_negative / n_positive
+    assert n_positive < n_negative
+    tables = (X[:600], y[:600], X[600:], y[600:])
+    # the start value knows sample weights and class_weight, but not the others, so there must be none
+    model = fit(lightgbm.LGBMClassifier, *tables[:2], boost_from_average=False, **weight)
+    weighted = lightgbm.LGBMClassifier(n_estimators=8, num_leaves=6, boost_from_average=False, n_jobs=1, verbose=-1)
+    weighted.fit(*tables[:2], sample_weight=by_class[y[:600]])
+    same_trees(model, weighted)
+    found = unbiased_gain(model, *tables)
+    expected = unbiased_gain(
+        weighted, *tables, sample_weight_train=by_class[y[:600]], sample_weight_val=by_class[y[600:]]
+    )
+    np.testing.assert_allclose(found.importance, expected.importance, rtol=1e-6)
+    np.testing.assert_allclose(found.se, expected.se, rtol=1e-6)
+
+
+def test_label_weights_say_nothing_of_numbers_and_of_three_classes() -> None:
+    X, targets = mixed_table(1000)
+    X = numeric(X)
+    for cls, y in (
+        (lightgbm.LGBMRegressor, targets["regression"]),
+        (lightgbm.LGBMRegressor, targets["numbers"]),
+        (lightgbm.LGBMClassifier, np.minimum(targets["multiclass"], 2)),
+    ):
+        tables = (X[:500], y[:500], X[500:], y[500:])
+        plain = fit(cls, *tables[:2])
+        for weight in ({"is_unbalance": True}, {"scale_pos_weight": 3.0}):
+            weighted = fit(cls, *tables[:2], **weight)
+            same_trees(weighted, plain)
+            found, expected = (unbiased_gain(model, *tables) for model in (weighted, plain))
+            np.testing.assert_array_equal(found.importance, expected.importance)
+            np.testing.assert_array_equal(found.se, expected.se)
+
+
+@pytest.mark.parametrize("weight", [{"is_unbalance": True}, {"scale_pos_weight": 3.0}])
+def test_label_weights_of_one_class_against_the_rest_are_refused(weight: dict[str, Any]) -> None:
+    X, targets = mixed_table()
+    model = fit(lightgbm.LGBMClassifier, numeric(X), targets["multiclass"], objective="multiclassova", **weight)
+    with pytest.raises(UnsupportedModelError, match="multiclassova with is_unbalance"):
+        read_model(model)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"scale_pos_weight": 100.0},
+        {"is_unbalance": True},
+        {"scale_pos_weight": 100.0, "class_weight": {0: 2.0, 1: 5.0}},
+        {"scale_pos_weight": 100.0, "sigmoid": 2.0},
+        {"scale_pos_weight": 100.0, "learning_rate": 1.0},
+        {"scale_pos_weight": 100.0, "subsample": 0.5, "subsample_freq": 1},
+    ],
+)
+def test_label_weights_leave_the_start_value_alone(monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
+    X, y = rare()
+    tables = (X[:2000], y[:2000], X[2000:], y[2000:])
+    assert 0.01 < y[:2000].mean() < 0.02
+    starts = []
+    walk = gain.walk
+    monkeypatch.setattr(
+        gain,
+        "walk",
+        lambda *given: starts.extend(p.raw.copy() for p in (*given[1].train, *given[1].held)) or walk(*given),
+    )
+    unbiased_gain(fit(lightgbm.LGBMClassifier, *tables[:2], **options), *tables)
+    # LightGBM's own: that of a model that finds no split
+    empty = fit(lightgbm.LGBMClassifier, *tables[:2], **options, min_child_samples=2000)
+    own = empty.booster_.predict(X[:1], raw_score=True)[0]
+    weight = np.where(y[:2000] == 1, 5.0, 2.0) if "class_weight" in options else None
+    share = np.average(y[:2000], weights=weight)
+    assert own == pytest.approx(np.log(share / (1.0 - share)) / options.get("sigmoid", 1.0))
+    for start in starts:
+        np.testing.assert_allclose(start, own)
+    assert len(starts) == 2
+
+
+@pytest.mark.parametrize("learning_rate", [1.0, 0.1])
+def test_an_objective_of_one_s_own_begins_at_zero(learning_rate: float) -> None:
+    X, targets = mixed_table(1000)
+    X, y = numeric(X), targets["regression"]
+    tables = (X[:500], y[:500], X[500:], y[500:])
+    own = fit(
+        lightgbm.LGBMRegressor,
+        *tables[:2],
+        objective=lambda y, raw: (raw - y, np.ones(len(y))),
+        learning_rate=learning_rate,
+    )
+    plain = fit(lightgbm.LGBMRegressor, *tables[:2], boost_from_average=False, learning_rate=learning_rate)
+    same_trees(own, plain)
+    np.testing.assert_array_equal(read_model(own, SquaredError()).bind(X, 1).base(), 0.0)
+    found = unbiased_gain(own, *tables, loss=SquaredError())
+    np.testing.assert_allclose(found.importance, unbiased_gain(plain, *tables).importance)
 
 
 def test_objectives() -> None:

@@ -136,7 +136,8 @@ class _BaseUnbiasedGBM(BaseEstimator):
         y : array-like of shape (n,)
             Target.
         sample_weight : array-like of shape (n,), default=None
-            A row of weight 0 counts as absent. Whole numbers count as repetitions of the row.
+            A row of weight 0 counts as absent. With ``split_rule="evidence"`` weights are relative; with the others whole
+            numbers count as repetitions of the row.
         groups : array-like of shape (n,), default=None
             Labels of rows that belong together: of one patient, customer or day. No row judges a split that another
             one of its group chose, and early stopping holds out whole groups. See the guide to training.
@@ -559,7 +560,8 @@ class UnbiasedGBMClassifier(ClassifierMixin, _BaseUnbiasedGBM):
         Factor on every leaf value. None: 0.1; with ``split_rule="evidence"`` and more than 20,000 rows it grows with
         their cube root, up to 0.2.
     num_leaves : int or None, default=None
-        Largest number of leaves of a tree. None: 127, and 31 with more than two classes, of which each has its trees.
+        Largest number of leaves of a tree. None: 127, and 31 with more than two classes, of which each has its trees;
+        with ``split_rule="evidence"`` more in large tables, up to 1,023.
     max_depth : int or None, default=None
         Largest depth of a leaf; None for no limit.
     min_samples_leaf : int or None, default=None

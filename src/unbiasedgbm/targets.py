@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,11 @@ from unbiasedgbm.categories import is_missing
 
 # Heavier rows would leave too few bits to the gradients of a leaf, which are rounded before they are weighted.
 HEAVIEST = 1e10
+
+# Sums of larger targets, of billions of rows of the heaviest weight, could overflow.
+_LARGEST_TARGET = 1e280
+
+_TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 
 
 def read_weight(sample_weight: Any, name: str, whole: bool = True) -> npt.NDArray[np.float64] | None:
@@ -27,10 +33,14 @@ def read_weight(sample_weight: Any, name: str, whole: bool = True) -> npt.NDArra
     """
     if sample_weight is None:
         return None
+    given = _with_gaps(sample_weight)
     try:
-        weight = np.array(sample_weight, dtype=np.float64)
+        times = np.asarray(given).dtype.kind in "Mm"
+        weight = np.array(given, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"{name} must hold numbers.") from None
+    if times:
+        raise ValueError(f"{name} must hold numbers, not dates or times.")
     if weight.ndim != 1:
         raise ValueError(f"Sample weights must be a one-dimensional array: {name} has {weight.ndim} dimensions.")
     if not np.isfinite(weight).all():
@@ -48,6 +58,7 @@ def read_target(
     y: Any, weight: npt.NDArray[np.float64] | None, n_rows: int, name: str, weight_name: str
 ) -> npt.NDArray[Any]:
     """Target as an array of shape (n_rows,), checked for missing values and for its length."""
+    y = _with_gaps(y)
     if hasattr(y, "to_numpy"):
         y = y.to_numpy()
     if getattr(getattr(y, "dtype", None), "kind", None) == "c":
@@ -65,13 +76,38 @@ def read_target(
         )
     if values.dtype.kind == "f":
         missing = bool(np.isnan(values).any())
-    elif values.dtype.kind == "O":
-        missing = any(map(is_missing, values))
+    elif values.dtype.kind in "Mm":
+        missing = bool(np.isnat(values).any())
     else:
-        missing = False
+        missing = values.dtype.kind == "O" and any(map(_is_missing, values))
     if missing:
         raise ValueError(f"Input {name} contains NaN: drop the rows whose target is missing.")
     return values
+
+
+def _with_gaps(column: Any) -> Any:
+    """The same column, but for types of which NumPy would overlook that a cell is missing."""
+    if isinstance(column, np.ma.MaskedArray):
+        hidden = np.ma.getmaskarray(column)
+        if not hidden.any():
+            return column.data
+        values = np.array(column.data, dtype=object)
+        values[hidden] = None
+        return values
+    return _arrow_array(column) if hasattr(column, "to_pylist") else column
+
+
+def _arrow_array(column: Any) -> npt.NDArray[Any]:
+    """An Arrow column, or a table of them, as an array."""
+    if hasattr(column, "columns"):
+        return np.column_stack([_arrow_array(one) for one in column.columns])
+    # an array of chunks of a dictionary would have the last level where there is a null
+    return np.asarray(column.cast(column.type.value_type) if hasattr(column.type, "index_type") else column)
+
+
+def _is_missing(label: Any) -> bool:
+    """Whether a cell of an object array is missing."""
+    return is_missing(label) or (isinstance(label, np.datetime64 | np.timedelta64) and bool(np.isnat(label)))
 
 
 def read_groups(groups: Any, n_rows: int, name: str = "groups", table: str = "X") -> npt.NDArray[Any] | None:
@@ -103,7 +139,7 @@ def _labels(groups: Any) -> npt.NDArray[Any]:
         labels = np.empty(len(groups), object)
         labels[:] = groups
         return labels
-    return np.asarray(groups.to_numpy() if hasattr(groups, "to_numpy") else groups)
+    return np.asarray(groups.to_numpy() if hasattr(groups, "to_numpy") else _with_gaps(groups))
 
 
 def group_numbers(labels: npt.NDArray[Any]) -> npt.NDArray[np.uint32]:
@@ -142,10 +178,28 @@ def class_numbers(classes: npt.NDArray[Any], y: npt.NDArray[Any], name: str) -> 
 
 def finite_numbers(y: npt.NDArray[Any], name: str) -> npt.NDArray[np.float64]:
     """A target of numbers as float64."""
+    _refuse_times(y, name)
     try:
         values = np.asarray(y, dtype=np.float64)
     except (TypeError, ValueError):
         raise ValueError(f"{name} must hold numbers.") from None
     if not np.isfinite(values).all():
         raise ValueError(f"{name} holds an infinite value (inf).")
+    largest = float(np.max(np.abs(values), initial=0.0))
+    if largest > _LARGEST_TARGET:
+        raise ValueError(
+            f"{name} holds a number of the size {largest:g}, more than {_LARGEST_TARGET:g}; divide all targets by some "
+            "number."
+        )
     return values
+
+
+def _refuse_times(y: npt.NDArray[Any], name: str) -> None:
+    """Raise if a target of numbers holds dates or times: NumPy would count them in a unit that nobody asked for."""
+    found = {y.dtype.type} if y.dtype.kind in "Mm" else set(map(type, y)) if y.dtype.kind == "O" else set()
+    times = sorted(cell.__name__ for cell in found if issubclass(cell, _TIMES))
+    if times:
+        raise ValueError(
+            f"{name} holds dates or times ({times[0]}). Convert it to numbers first, for example to days since a fixed "
+            "date."
+        )

@@ -1,7 +1,12 @@
 """One clear sentence that names the argument: a table of calls and what they must answer."""
 
+import datetime
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 
 from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor
@@ -50,6 +55,12 @@ CASES = [
     (lambda: regress(y=changed(Y, 3, -np.inf)), r"y holds an infinite value"),
     (lambda: regress(y=np.array(["a"] * N)), r"y must hold numbers"),
     (lambda: regress(y=Y + 1j), r"Complex data not supported: y"),
+    (lambda: regress(y=np.where(C, 1.7e308, -1.7e308)), r"y holds a number of the size 1.7e\+308, more than 1e\+280"),
+    (lambda: regress(fit={"X_val": X, "y_val": Y * 1e300}), r"y_val holds a number of the size .*divide all targets"),
+    (lambda: regress(y=np.ma.masked_array(Y, Y > 1)), r"Input y contains NaN"),
+    (lambda: classify(y=np.ma.masked_array(C, Y > 1)), r"Input y contains NaN"),
+    (lambda: classify(y=np.ma.masked_array(np.where(C, "yes", "no"), Y > 1)), r"Input y contains NaN"),
+    (lambda: regress(fit={"X_val": X, "y_val": np.ma.masked_array(Y, Y > 1)}), r"Input y_val contains NaN"),
     (lambda: regress(y=Y * 1e39), r"loss: a gradient is not finite.*the target or the learning rate is too large"),
     (lambda: regress(y=Y * 1e200), r"loss: a gradient is not finite.*the target or the learning rate is too large"),
     (lambda: classify(y=np.zeros(N)), r"y must have at least 2 classes.*1 class"),
@@ -65,6 +76,13 @@ CASES = [
     (lambda: regress(sample_weight=np.zeros(N)), r"sample_weight is zero in every row"),
     (lambda: regress(sample_weight=changed(np.ones(N), 2, np.nan)), r"sample_weight holds a value that is missing"),
     (lambda: regress(sample_weight=changed(np.ones(N), 2, np.inf)), r"sample_weight holds a value"),
+    (lambda: regress(sample_weight=np.ma.masked_array(np.ones(N), Y > 1)), r"sample_weight holds a value that is"),
+    (
+        lambda: regress(sample_weight=pa.chunked_array([pa.array([None, 1.0, 2.0] * 20).dictionary_encode()])),
+        r"sample_weight holds a value that is missing",
+    ),
+    (lambda: regress(sample_weight=np.arange(N).astype("M8[D]")), r"sample_weight must hold numbers, not dates"),
+    (lambda: regress(fit={"groups": np.ma.masked_array(np.arange(N) // 4, Y > 1)}), r"groups holds a missing value"),
     (lambda: regress(sample_weight=np.ones(N - 1)), r"sample_weight has 59 entries, but X has 60 rows"),
     (lambda: regress(sample_weight=np.r_[np.ones(N), 0.0, 1.0]), r"sample_weight has 62 entries, but X has 60 rows"),
     (lambda: regress(sample_weight=["heavy"] * N), r"sample_weight must hold numbers"),
@@ -162,3 +180,87 @@ def test_a_fit_that_fails_leaves_the_last_one():
     with pytest.raises(ValueError, match="X_val"):
         (fresh := UnbiasedGBMClassifier()).fit(X, C, X_val=X[:, :2], y_val=C)
     assert not hasattr(fresh, "classes_")
+
+
+LABELS = np.where(C, "yes", "no").tolist()
+ARROW = {
+    "text": pa.array(LABELS),
+    "dictionary": pa.array(LABELS).dictionary_encode(),
+    "dictionary of numbers": pa.array(C).dictionary_encode(),
+    "booleans": pa.array(C == 1),
+    "integers": pa.array(C),
+    "decimals": pa.array([Decimal(int(c)) for c in C]),
+}
+WRAPPED = {
+    "array": lambda column: column,
+    "chunks": lambda column: pa.chunked_array([column[:20], column[20:]]),
+    "table": lambda column: pa.table({"y": column}),
+    "batch": lambda column: pa.record_batch({"y": column}),
+    "polars": pl.from_arrow,
+    "pandas": lambda column: pd.Series(column, dtype=pd.ArrowDtype(column.type)),
+}
+
+
+@pytest.mark.parametrize("wrapped", list(WRAPPED))
+@pytest.mark.parametrize("kind", list(ARROW))
+@pytest.mark.filterwarnings("ignore:A column-vector y was passed")
+def test_targets_of_arrow(kind, wrapped):
+    column = ARROW[kind]
+    fit = regress if kind in ("integers", "decimals", "booleans", "dictionary of numbers") else classify
+    expected = fit(y=np.array(column.to_pylist())).predict(X)
+    np.testing.assert_array_equal(fit(y=WRAPPED[wrapped](column)).predict(X), expected)
+    gap = pa.array([None, *column.to_pylist()[1:]], column.type)
+    with pytest.raises(ValueError, match="Input y contains NaN"):
+        fit(y=WRAPPED[wrapped](gap))
+    with pytest.raises(ValueError, match="Input y_val contains NaN"):
+        fit(y=np.array(column.to_pylist()), fit={"X_val": X, "y_val": WRAPPED[wrapped](gap)})
+
+
+DAYS = [datetime.datetime(2020, 1, 1) + datetime.timedelta(days=int(k)) for k in range(N)]
+TIMES = {
+    "datetime64": np.array(DAYS, "M8[s]"),
+    "timedelta64": np.arange(N).astype("m8[D]"),
+    "datetimes": DAYS,
+    "dates": [day.date() for day in DAYS],
+    "spans": [datetime.timedelta(days=k) for k in range(N)],
+    "times": np.array([datetime.time(k % 24) for k in range(N)], object),
+    "objects": np.array(list(np.array(DAYS, "M8[s]")), object),
+    "pandas": pd.Series(DAYS),
+    "pandas with a zone": pd.Series(DAYS).dt.tz_localize("UTC"),
+    "pandas spans": pd.Series(pd.to_timedelta(range(N), unit="D")),
+    "polars": pl.Series(DAYS),
+    "polars dates": pl.Series([day.date() for day in DAYS]),
+    "arrow": pa.array(DAYS),
+    "arrow with a zone": pa.chunked_array([pa.array(DAYS, pa.timestamp("s", "UTC"))]),
+    "arrow over pandas": pd.Series(DAYS, dtype=pd.ArrowDtype(pa.date32())),
+}
+
+
+@pytest.mark.parametrize("kind", list(TIMES))
+def test_dates_are_no_numbers(kind):
+    with pytest.raises(ValueError, match=r"y holds dates or times \(.*\). Convert it to numbers first"):
+        regress(y=TIMES[kind])
+    with pytest.raises(ValueError, match=r"y_val holds dates or times"):
+        regress(fit={"X_val": X, "y_val": TIMES[kind]})
+
+
+@pytest.mark.parametrize(
+    "gap",
+    [
+        np.where(C == 1, np.datetime64("2020-01-01"), np.datetime64("NaT")),
+        np.array([np.datetime64("NaT"), *[np.datetime64("2020-01-01"), np.datetime64("2021-01-01")] * 30][:N], object),
+        np.where(C == 1, np.timedelta64(1, "D"), np.timedelta64("NaT")),
+        pd.Series(DAYS).dt.tz_localize("UTC").where(C == 1),
+    ],
+    ids=["datetime64", "objects", "timedelta64", "pandas with a zone"],
+)
+def test_missing_dates_are_missing(gap):
+    for fit in (regress, classify):
+        with pytest.raises(ValueError, match="Input y contains NaN"):
+            fit(y=gap)
+
+
+def test_masked_arrays_without_a_masked_cell():
+    plain = regress(sample_weight=np.arange(N) + 1.0)
+    masked = regress(y=np.ma.masked_array(Y), sample_weight=np.ma.masked_array(np.arange(N) + 1.0, np.zeros(N, bool)))
+    np.testing.assert_array_equal(masked.predict(X), plain.predict(X))

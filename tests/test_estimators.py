@@ -10,8 +10,10 @@ from sklearn.metrics import mean_poisson_deviance
 from sklearn.model_selection import train_test_split
 from workbench import ALL_RULES, mixed_table, same_trees
 
-from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor
-from unbiasedgbm.exceptions import InterruptedWarning
+from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor, load_model
+from unbiasedgbm.exceptions import InterruptedWarning, UnsavedParameterWarning
+from unbiasedgbm.export.parts import link_of
+from unbiasedgbm.importance import unbiased_gain
 from unbiasedgbm.losses import REGRESSION_LOSSES
 
 FAST = {"n_estimators": 30, "learning_rate": 0.1, "n_jobs": 1}
@@ -237,7 +239,7 @@ class TestState:
         before = model.predict(X)
         with pytest.raises(ValueError, match="loss='poisson'"):
             model.set_params(loss="poisson").fit(X, -np.abs(y))
-        np.testing.assert_array_equal(model.set_params(loss="squared_error").predict(X), before)
+        np.testing.assert_array_equal(model.predict(X), before)
 
     def test_inputs_are_not_written_to(self):
         X, y = mixed_table(300)
@@ -308,3 +310,108 @@ class TestState:
             for loss in REGRESSION_LOSSES:
                 UnbiasedGBMRegressor(loss=loss, n_estimators=5, n_jobs=1).fit(X, np.exp(y)).predict(X)
             UnbiasedGBMClassifier(n_estimators=5, n_jobs=1).fit(X, y > 0).predict_proba(X)
+
+
+def _gradients(y, raw):
+    return raw - y, np.ones_like(raw)
+
+
+def _values(y, raw):
+    return (raw - y) ** 2 / 2
+
+
+class TestTheLossOfAModel:
+    """It is the one that was trained with, whatever the parameters are set to afterwards."""
+
+    CHANGES = (
+        ("poisson", {"loss": "squared_error"}),
+        ("squared_error", {"loss": "poisson"}),
+        ("quantile", {"quantile": 0.9}),
+        ("huber", {"huber_quantile": 0.5}),
+        ("tweedie", {"tweedie_power": 1.9}),
+        ("tweedie", {"loss": "absolute_error"}),
+        ((_gradients, _values), {"loss": "gamma"}),
+    )
+
+    @pytest.fixture(params=CHANGES, ids=lambda case: f"{case[0] if isinstance(case[0], str) else 'own'} {case[1]}")
+    def models(self, request):
+        """A model, and the same with other parameters since."""
+        loss, change = request.param
+        X, y = mixed_table(300)
+        model = UnbiasedGBMRegressor(n_estimators=5, loss=loss, n_jobs=1).fit(X, np.exp(y / 3))
+        return model, pickle.loads(pickle.dumps(model)).set_params(**change)
+
+    def test_predictions(self, models):
+        X, _ = mixed_table(300)
+        model, changed = models
+        np.testing.assert_array_equal(changed.predict(X), model.predict(X))
+        for one, other in zip(changed.staged_predict(X), model.staged_predict(X), strict=True):
+            np.testing.assert_array_equal(one, other)
+        assert link_of(changed) == link_of(model)
+
+    def test_importance(self, models):
+        X, y = mixed_table(300)
+        rows = (X[:200], np.exp(y[:200] / 3), X[200:], np.exp(y[200:] / 3))
+        one, other = (unbiased_gain(model, *rows, n_jobs=1) for model in models)
+        np.testing.assert_array_equal(one.importance, other.importance)
+        assert (one.importance != 0).any()
+
+    def test_files_and_pickles(self, models, tmp_path):
+        X, _ = mixed_table(300)
+        model, changed = models
+        now = changed.get_params()
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(changed)).predict(X), model.predict(X))
+        for one, name in ((model, "a.json"), (changed, "b.json")):
+            one.save_model(tmp_path / name)
+        assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+        assert changed.get_params() == now
+
+    def test_the_next_fit_is_with_the_new_ones(self, models):
+        X, y = mixed_table(300)
+        y = np.exp(y / 3)
+        changed = models[1].fit(X, y)
+        expected = clone(changed).fit(X, y)
+        np.testing.assert_array_equal(changed.predict(X), expected.predict(X))
+        rows = (X[:200], y[:200], X[200:], y[200:])
+        np.testing.assert_array_equal(
+            unbiased_gain(changed, *rows, n_jobs=1).importance, unbiased_gain(expected, *rows, n_jobs=1).importance
+        )
+
+    def test_a_training_that_goes_on(self):
+        X, y = mixed_table(300)
+        y = np.exp(y / 3)
+        options = {"n_jobs": 1, "warm_start": True}
+        model = UnbiasedGBMRegressor(n_estimators=3, loss="poisson", **options).fit(X, y)
+        before = model.predict(X)
+        model.set_params(n_estimators=6, loss="squared_error")
+        with pytest.raises(ValueError, match="loss must be 'poisson', as in the model to go on from"):
+            model.fit(X, y)
+        np.testing.assert_array_equal(model.predict(X), before)
+        model.set_params(loss="poisson").fit(X, y)
+        whole = UnbiasedGBMRegressor(n_estimators=6, loss="poisson", n_jobs=1).fit(X, y)
+        np.testing.assert_array_equal(model.predict(X), whole.predict(X))
+
+    def test_functions_that_a_file_could_not_hold(self, tmp_path):
+        X, y = mixed_table(300)
+        model = UnbiasedGBMRegressor(n_estimators=5, loss=(_gradients, _values), n_jobs=1).fit(X, y)
+        model.save_model(tmp_path / "m.json")
+        with pytest.warns(UnsavedParameterWarning):
+            again = load_model(tmp_path / "m.json")
+        rows = (X[:200], y[:200], X[200:], y[200:])
+        expected = unbiased_gain(model, *rows, n_jobs=1).importance
+        # functions that are set stand for those that were lost, the name of another loss does not
+        found = unbiased_gain(again.set_params(loss=(_gradients, _values)), *rows, n_jobs=1).importance
+        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(again.set_params(loss="poisson").predict(X), model.predict(X))
+
+    def test_a_pickle_that_knows_only_the_name_of_the_loss(self):
+        X, y = mixed_table(300)
+        model = UnbiasedGBMRegressor(n_estimators=5, loss="tweedie", tweedie_power=1.3, n_jobs=1).fit(X, np.exp(y / 3))
+        older = object.__new__(UnbiasedGBMRegressor)
+        older.__setstate__({**model.__getstate__(), "_trained_loss": "tweedie"})
+        np.testing.assert_array_equal(older.set_params(loss="huber").predict(X), model.predict(X))
+        assert older._make_loss().power == 1.3
+        model = UnbiasedGBMClassifier(n_estimators=5, n_jobs=1).fit(X, y > 0)
+        older = object.__new__(UnbiasedGBMClassifier)
+        older.__setstate__({**model.__getstate__(), "_trained_loss": None})
+        np.testing.assert_array_equal(older.predict_proba(X), model.predict_proba(X))

@@ -26,6 +26,7 @@ from unbiasedgbm.callbacks.protocol import check_callbacks
 from unbiasedgbm.ensemble.predict import MOST_CUTS
 from unbiasedgbm.ensemble.trees import TreeEnsemble
 from unbiasedgbm.exceptions import SmallTableWarning
+from unbiasedgbm.files.values import holds_unsaved
 from unbiasedgbm.frames import Schema, learn_schema
 from unbiasedgbm.losses import REGRESSION_LOSSES, CustomLoss, LogLoss, Loss, MulticlassLogLoss, regression_loss
 from unbiasedgbm.metrics import Metric, make_metrics
@@ -57,6 +58,9 @@ from unbiasedgbm.training.setup import Constraints, Rows, Start, hold_out, make_
 from unbiasedgbm.training.workspace import TrainingParameters
 
 FloatArray = npt.NDArray[np.float64]
+
+# What raw predictions mean is said by these, whatever they are set to after the fit.
+_LOSS_PARAMETERS = ("loss", "quantile", "huber_quantile", "tweedie_power")
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
 
     _parameters: ClassVar[tuple[Parameter, ...]]
     _model: FittedModel
+    _trained_loss: dict[str, Any]
     classes_: npt.NDArray[Any]
 
     # -- what the subclasses say -------------------------------------------------------------------------------------
@@ -107,6 +112,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
         raise NotImplementedError  # abstract
 
     def _make_loss(self) -> Loss:
+        """The loss of the model; of the one in training, while there is one."""
         raise NotImplementedError  # abstract
 
     def _class_weights(self, y: FloatArray) -> FloatArray | None:
@@ -159,16 +165,15 @@ class _BaseUnbiasedGBM(BaseEstimator):
 
     @contextmanager
     def _unchanged_by_errors(self) -> Iterator[None]:
-        """Keep the classes of the last model if the next one fails."""
-        missing = object()
-        classes = self.__dict__.get("classes_", missing)
+        """Keep the classes and the loss of the last model if the next one fails."""
+        names = ("classes_", "_trained_loss")
+        last = {name: self.__dict__[name] for name in names if name in self.__dict__}
         try:
             yield
         except BaseException:
-            if classes is missing:
-                self.__dict__.pop("classes_", None)
-            else:
-                self.classes_ = classes
+            for name in names:
+                self.__dict__.pop(name, None)
+            self.__dict__.update(last)
             raise
 
     def _train(
@@ -195,6 +200,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
         resumed = None if checkpoint is None else checkpoint.load(self)
         before = start if resumed is None else self._model_before(resumed)
         seed = _draw_seed(self.random_state) if before is None else before.seed
+        self._trained_loss = self._loss_as_set()
 
         work = set_up(before, seed, pool)
         booster, schema = work.booster, work.schema
@@ -290,7 +296,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
         check_is_fitted(other)
         if hasattr(other, "classes_"):
             self.classes_ = other.classes_
-        theirs, ours = getattr(other, "_trained_loss", None), getattr(self, "loss", None)
+        theirs, ours = other._loss_parameters().get("loss"), getattr(self, "loss", None)
         if isinstance(theirs, str) and theirs != ours:
             raise ValueError(f"loss must be {theirs!r}, as in the model to go on from; got {ours!r}.")
         model: FittedModel = other._model
@@ -411,7 +417,7 @@ class _BaseUnbiasedGBM(BaseEstimator):
     def _accept(self, model: FittedModel, split_rule: str) -> Self:
         """Make a model this estimator's own; returns self."""
         self._model = model
-        self._trained_loss = getattr(self, "loss", None)
+        self.__dict__.setdefault("_trained_loss", self._loss_as_set())
         self.split_rule_ = split_rule
         self.n_features_in_ = model.schema.n_features
         if model.schema.feature_names is not None:
@@ -420,10 +426,24 @@ class _BaseUnbiasedGBM(BaseEstimator):
             del self.feature_names_in_
         return self
 
-    def _twin(self) -> Self:
-        """Another estimator with the same attributes."""
+    def _loss_as_set(self) -> dict[str, Any]:
+        """Parameters of the loss as they are set; none of a classifier."""
+        return {name: getattr(self, name) for name in _LOSS_PARAMETERS if hasattr(self, name)}
+
+    def _loss_parameters(self) -> dict[str, Any]:
+        """Parameters of the loss of the model, or of this estimator's own where there is no model.
+
+        Functions that a model file could not hold are those that have been set since.
+        """
+        own = self._loss_as_set()
+        trained = self.__dict__.get("_trained_loss", own)
+        replaced = holds_unsaved(trained.get("loss")) and not isinstance(own["loss"], str)
+        return dict(own if replaced else trained)
+
+    def _twin(self, **parameters: Any) -> Self:
+        """Another estimator with the same attributes, but for some parameters."""
         twin = object.__new__(type(self))
-        twin.__dict__.update(self.__dict__)
+        twin.__dict__.update(self.__dict__, **parameters)
         return twin
 
     # -- files -------------------------------------------------------------------------------------------------------
@@ -435,11 +455,11 @@ class _BaseUnbiasedGBM(BaseEstimator):
         ----------
         path : path
             JSON; gzipped if it ends with ``.gz``. The file is replaced in one step: a full disk or a crash leaves the
-            old one as it was.
+            old one as it was. The loss in it is the one that was trained with, whatever it has been set to since.
         """
         from unbiasedgbm.files.model_file import save_model
 
-        save_model(self, path)
+        save_model(self._twin(**self._loss_parameters()), path)
 
     def __getstate__(self) -> dict[str, Any]:
         from unbiasedgbm.files.document import model_to_dict
@@ -454,6 +474,10 @@ class _BaseUnbiasedGBM(BaseEstimator):
 
         # a pickle of an older version may lack newer parameters
         state = {**{parameter.name: parameter.default for parameter in self._parameters}, **state}
+        # nor did it remember the parameters of its loss
+        if not isinstance(state.get("_trained_loss", {}), dict):
+            own = {name: state[name] for name in _LOSS_PARAMETERS if name in state}
+            state["_trained_loss"] = {**own, "loss": state["_trained_loss"]} if own else {}
         if "_model" in state:
             training = {"n_line": 0, **state["_model"]["training"]}
             state["_model"] = model_from_dict({**state["_model"], "training": training})
@@ -921,22 +945,17 @@ class UnbiasedGBMRegressor(RegressorMixin, _BaseUnbiasedGBM):
         return finite_numbers(y, name)
 
     def _make_loss(self) -> Loss:
-        if isinstance(self.loss, str):
-            if self.loss not in REGRESSION_LOSSES:
-                raise ValueError(
-                    f"loss must be one of {', '.join(REGRESSION_LOSSES)}, or two callables; got {self.loss!r}."
-                )
-            return regression_loss(
-                self.loss,
-                quantile=self.quantile,
-                huber_quantile=self.huber_quantile,
-                tweedie_power=self.tweedie_power,
-            )
-        if isinstance(self.loss, Sequence) and len(self.loss) == 2 and all(callable(part) for part in self.loss):
-            return CustomLoss(*self.loss)
+        parameters = self._loss_parameters()
+        loss = parameters.pop("loss")
+        if isinstance(loss, str):
+            if loss not in REGRESSION_LOSSES:
+                raise ValueError(f"loss must be one of {', '.join(REGRESSION_LOSSES)}, or two callables; got {loss!r}.")
+            return regression_loss(loss, **parameters)
+        if isinstance(loss, Sequence) and len(loss) == 2 and all(callable(part) for part in loss):
+            return CustomLoss(*loss)
         raise ValueError(
             "loss must be a name or a pair of callables, gradients(y, raw) -> (g, h) and values(y, raw) -> losses; "
-            f"got {self.loss!r}."
+            f"got {loss!r}."
         )
 
     def predict(self, X: Any, *, n_iterations: int | None = None) -> FloatArray:

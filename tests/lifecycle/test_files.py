@@ -408,10 +408,11 @@ def test_the_check_of_mutants_can_fail(kinds, monkeypatch):
 
 def test_an_unwritable_path_loses_nothing(kinds, tmp_path):
     model, _ = kinds["regression"]
-    with pytest.raises(FileNotFoundError):
-        model.save_model(tmp_path / "nowhere" / "m.json")
-    with pytest.raises(OSError):
-        model.save_model(tmp_path)
+    for path, kind in ((tmp_path / "nowhere" / "m.json", FileNotFoundError), (tmp_path, IsADirectoryError)):
+        with pytest.raises(kind) as caught:
+            model.save_model(path)
+        assert str(caught.value).endswith(f": {str(path)!r}")
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_full_disk_loses_nothing(kinds, tmp_path, monkeypatch):
@@ -424,7 +425,7 @@ def test_a_full_disk_loses_nothing(kinds, tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(atomic.os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match=r"No space left on device: '.*/m.json'"):
         kinds["binary"][0].save_model(path)
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["m.json"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -16,8 +17,25 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     path : path
         A link is followed, so that it stays a link.
     data : bytes
+
+    Raises
+    ------
+    OSError
+        Of the path as it was given, whichever step fails.
     """
     target = Path(os.path.realpath(path))
+    try:
+        if target.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        _replace(target, data)
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+    _flush_folder(target.parent)
+
+
+def _replace(target: Path, data: bytes) -> None:
     handle, temporary = tempfile.mkstemp(prefix=f".{target.name[:100]}.", suffix=".tmp", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -30,7 +48,6 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
-    _flush_folder(target.parent)
 
 
 def _mode_of(target: Path) -> int:

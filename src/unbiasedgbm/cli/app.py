@@ -24,6 +24,7 @@ from unbiasedgbm.cli.split import DEFAULT_SEED, DEFAULT_SHARE, Split, groups_of_
 from unbiasedgbm.cli.tables import (
     CommandError,
     Labelled,
+    check_output,
     columns_of_model,
     infer_task,
     read_table,
@@ -124,6 +125,8 @@ def train(
     from unbiasedgbm.callbacks import Checkpoint, ProgressBar, TimeLimit
     from unbiasedgbm.files.model_file import save_model
 
+    check_output(output)
+    check_output(checkpoint, "--checkpoint")
     rows, n_unknown = split_off_target(read_table(data), target, data)
     if n_unknown:
         out.print(f"{n_unknown:,} rows without a target are left out.")
@@ -161,9 +164,10 @@ def predict(
     jobs: Jobs = None,
 ) -> None:
     """Predict the rows of a table. Columns that the model does not know are left out."""
-    model = _own_model(model_file).model
+    check_output(output)
+    found = _own_model(model_file)
+    model, table = found.model, found.read_table(data)
     model.set_params(n_jobs=jobs)
-    table = read_table(data)
     X = table if not hasattr(model, "feature_names_in_") else columns_of_model(table, model.feature_names_in_, data)
     answers = {"prediction": model.predict(X)}
     if proba:
@@ -208,6 +212,7 @@ def importance(
     """
     from unbiasedgbm.importance import gain_importance, unbiased_gain
 
+    check_output(output)
     found = read_any_model(model_file)
     rows, training, held_out = _rows(found, model_file, data, target, holdout, seed, holdout_data, groups)
     (X_train, y_train), (X_val, y_val) = (
@@ -244,6 +249,7 @@ def report(
     """
     from unbiasedgbm.report import write_report
 
+    check_output(output)
     found = _own_model(model_file)
     model = found.model
     _, training, held_out = _rows(found, model_file, data, target, holdout, seed, holdout_data, groups)
@@ -277,6 +283,7 @@ def demo(
     """See the problem and the remedy on data that ships with the install; takes less than a minute."""
     from unbiasedgbm.demo import run
 
+    check_output(output)
     run(out, output, seed)
 
 
@@ -301,9 +308,10 @@ def _rows(
     groups: str | None,
 ) -> tuple[Labelled, Labelled, Labelled]:
     """All rows of the table, those of the training, and those held out."""
-    rows, _ = split_off_target(read_table(data), target, data)
+    table = found.read_table(data, target)
+    rows, _ = split_off_target(table, target, data)
     if holdout_data is not None:
-        held_out, _ = split_off_target(read_table(holdout_data), target, holdout_data)
+        held_out, _ = split_off_target(found.read_table(holdout_data, target, table), target, holdout_data)
         column = groups or groups_of_model(found, model_file)
         return rows, rows, held_out if column is None else with_groups(held_out, column, holdout_data)
     split, known = split_of_model(found, model_file, rows, data, holdout, seed, groups)

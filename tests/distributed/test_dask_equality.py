@@ -113,9 +113,21 @@ def test_losses(client, tmp_path, loss, weights):
     assert_same_file(local, remote, tmp_path)
 
 
+@pytest.mark.parametrize("unit", [1e-4, 1000.0])
+@pytest.mark.parametrize("weights", ["alike", "whole", "fractions"])
+def test_units_of_weights(client, tmp_path, weights, unit):
+    X, y = numbers()
+    rng = np.random.default_rng(5)
+    weight = {"alike": np.ones(N), "whole": rng.integers(1, 5, N) * 1.0, "fractions": rng.random(N)}[weights]
+    local, remote = fit_both("classifier", X, y > 0.5, UGLY, weight * unit, early_stopping=weights == "whole")
+    assert_same_file(local, remote, tmp_path)
+
+
 PARAMETERS = {
     "class weights": ("classifier", {"class_weight": "balanced"}),
     "class weights by hand": ("classifier", {"class_weight": {0: 3.5, 2: 0.5}}),
+    "large class weights, another rule": ("classifier", {"class_weight": {0: 350, 2: 50}, "split_rule": "merged"}),
+    "large class weights": ("classifier", {"class_weight": {0: 350, 2: 50}}),
     "early stopping": ("classifier", {"early_stopping": True, "n_estimators": 20, "n_iter_no_change": 3}),
     "early stopping, regression": ("regressor", {"early_stopping": True, "validation_fraction": 0.3}),
     "early stopping, number of rows": ("classifier", {"early_stopping": True, "validation_fraction": 20}),

@@ -142,8 +142,8 @@ class _BaseUnbiasedGBM(BaseEstimator):
         y : array-like of shape (n,)
             Target.
         sample_weight : array-like of shape (n,), default=None
-            A row of weight 0 counts as absent. With ``split_rule="evidence"`` weights are relative; with the others whole
-            numbers count as repetitions of the row.
+            A row of weight 0 counts as absent. With ``split_rule="evidence"`` weights are relative; with the others
+            whole numbers count as repetitions of the row.
         groups : array-like of shape (n,), default=None
             Labels of rows that belong together: of one patient, customer or day. No row judges a split that another
             one of its group chose, and early stopping holds out whole groups. See the guide to training.

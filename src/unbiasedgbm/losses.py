@@ -459,7 +459,13 @@ class CustomLoss(Loss):
 
     def gradients(self, y: FloatArray, raw: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Call the user's function and check what it returned."""
-        g, h = self._gradients(y, raw)
+        found = self._gradients(y, raw)
+        try:
+            g, h = found
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"loss: the gradient function must return two arrays, g and h; got {type(found).__name__}."
+            ) from None
         g, h = np.array(g, dtype=np.float64), np.array(h, dtype=np.float64)
         if g.shape != raw.shape or h.shape != raw.shape:
             raise ValueError(
@@ -470,8 +476,13 @@ class CustomLoss(Loss):
         return g, np.maximum(h, MIN_HESSIAN)
 
     def values(self, y: FloatArray, raw: FloatArray) -> FloatArray:
-        """Call the user's function."""
-        return np.asarray(self._values(y, raw), dtype=np.float64)
+        """Call the user's function and check what it returned."""
+        found = np.asarray(self._values(y, raw), dtype=np.float64)
+        if found.shape != (len(y),):
+            raise ValueError(
+                f"loss: the function of values must return one for each row, shape {(len(y),)}; got {found.shape}."
+            )
+        return found
 
 
 REGRESSION_LOSSES: dict[str, type[Loss]] = {

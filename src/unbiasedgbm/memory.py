@@ -52,7 +52,7 @@ def estimate_memory(n_rows: int, n_features: int, *, n_classes: int = 2, **param
     Examples
     --------
     >>> from unbiasedgbm import estimate_memory
-    >>> estimate_memory(1_000_000, 28, n_jobs=2) < 200e6
+    >>> estimate_memory(1_000_000, 28, n_jobs=2) < 400e6
     True
     """
     from unbiasedgbm.binning import COLUMNS_BYTES, SAMPLE_ROWS, STRIDE

@@ -106,6 +106,7 @@ _SHARED = (
         "their cube root, up to 0.2.",
         low=0,
         open_low=True,
+        open_high=True,
         optional=True,
     ),
     Parameter(
@@ -113,8 +114,8 @@ _SHARED = (
         "int",
         None,
         "Largest number of leaves of a tree. None: 127, and 31 with more than two classes, each of which has its own "
-        "trees; with split_rule='evidence' 255 if loss='squared_error', and more in large tables: by the root of rows / "
-        "20,000, up to 1,023, and with more than two classes up to a leaf for every 130 rows.",
+        "trees; with split_rule='evidence' 255 if loss='squared_error', and more in large tables: by the root of "
+        "rows / 20,000, up to 1,023, and with more than two classes up to a leaf for every 130 rows.",
         low=2,
         high=1 << 20,
         optional=True,

@@ -108,6 +108,13 @@ def test_to_local(client, tmp_path):
         next(iter(remote.staged_predict(X)))
 
 
+def test_the_loss_of_a_model_is_the_one_that_it_was_trained_with(client):
+    X, y = numbers()
+    remote = pair("regressor")[1].set_params(loss="poisson").fit(cut(X, UGLY), cut(np.exp(y / 4), UGLY))
+    before = remote.to_local().predict(X)
+    np.testing.assert_array_equal(remote.set_params(loss="squared_error").to_local().predict(X), before)
+
+
 REFUSED = [
     (lambda m, X, y: m.fit(cut(X, UGLY), cut(y, CUTS["two"])), "X has 7 partitions, but y has 2"),
     (lambda m, X, y: m.fit(cut(X, UGLY), None), "requires y"),

@@ -68,7 +68,7 @@ def test_estimate_grows_with_what_matters():
     assert estimate_memory(200_000, 20, **small) > 1.5 * estimate_memory(100_000, 20, **small)
     assert estimate_memory(100_000, 200, n_jobs=1) > base
     assert estimate_memory(100_000, 20, n_classes=10, n_jobs=1) > base
-    assert estimate_memory(100_000, 20, num_leaves=255, n_jobs=1) > base
+    assert estimate_memory(100_000, 20, num_leaves=511, n_jobs=1) > base
     assert estimate_memory(100_000, 20, split_rule="standard", n_jobs=1) < base
     # histograms are kept within a limit
     assert estimate_memory(1000, 20_000, num_leaves=100_000, n_jobs=1) < 2 << 30

@@ -20,6 +20,14 @@ FRAME = pd.DataFrame(X, columns=["a", "b", "c"])
 TEXT = FRAME.assign(t=np.where(C == 1, "yes", "no"))
 
 
+def GRADIENTS(y, raw):
+    return raw - y, np.ones_like(raw)
+
+
+def VALUES(y, raw):
+    return (raw - y) ** 2 / 2
+
+
 def changed(array, k, value):
     array = array.astype(float)
     array[k] = value
@@ -97,8 +105,12 @@ CASES = [
     (lambda: regress(n_estimators=0), r"n_estimators must be a whole number >= 1; got 0"),
     (lambda: regress(n_estimators=2.5), r"n_estimators must be a whole number"),
     (lambda: regress(learning_rate=0), r"learning_rate must be a number > 0, or None; got 0"),
+    (lambda: regress(learning_rate=np.inf), r"learning_rate must be a number > 0, or None; got inf"),
+    (lambda: regress(loss=(lambda y, f: f - y, VALUES)), r"loss: the gradient function must return two arrays"),
+    (lambda: regress(loss=(lambda y, f: 1.0, VALUES)), r"loss: the gradient function must return .*; got float"),
+    (lambda: regress(loss=(GRADIENTS, lambda y, f: 1.0)), r"loss: the function of values .* shape \(60,\); got \(\)"),
     (lambda: regress(num_leaves=1), r"num_leaves must be a whole number >= 2"),
-    (lambda: regress(max_bins=256), r"max_bins must be a whole number >= 2 and <= 255; got 256"),
+    (lambda: regress(max_bins=256), r"max_bins must be a whole number >= 2 and <= 255, or None; got 256"),
     (lambda: regress(subsample=1.5), r"subsample must be a number > 0 and <= 1"),
     (lambda: regress(reg_lambda=-1.0), r"reg_lambda must be a number >= 0"),
     (lambda: regress(min_split_gain=float("nan")), r"min_split_gain must be a number"),
@@ -264,3 +276,9 @@ def test_masked_arrays_without_a_masked_cell():
     plain = regress(sample_weight=np.arange(N) + 1.0)
     masked = regress(y=np.ma.masked_array(Y), sample_weight=np.ma.masked_array(np.arange(N) + 1.0, np.zeros(N, bool)))
     np.testing.assert_array_equal(masked.predict(X), plain.predict(X))
+
+
+def test_a_score_that_is_never_a_number():
+    own = C == 1
+    with pytest.warns(UserWarning, match="scoring: 'roc_auc' of the validation rows was not a number in any iteration"):
+        classify(scoring="roc_auc", n_estimators=50, fit={"X_val": X[own], "y_val": C[own]})

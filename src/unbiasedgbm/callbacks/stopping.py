@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 from unbiasedgbm.callbacks.protocol import BaseCallback, TrainingState
 
@@ -69,7 +70,20 @@ class EarlyStopping(BaseCallback):
             remedy = "give X_val and y_val to fit" if self.rows == "validation" else "give it to fit itself"
             raise ValueError(f"EarlyStopping needs {self.rows} rows: {remedy}.")
         self._look_at(values[-1], state.iteration)
-        return self._since >= self.n_iter_no_change
+        stops = self._since >= self.n_iter_no_change
+        if stops and all(map(math.isnan, values)):
+            self._warn_of_nan(next(iter(state.greater_is_better)))
+        return stops
+
+    def _warn_of_nan(self, metric: str) -> None:
+        from sklearn.exceptions import UndefinedMetricWarning
+
+        warnings.warn(
+            f"scoring: {metric!r} of the {self.rows} rows was not a number in any iteration, and training stops after "
+            f"n_iter_no_change={self.n_iter_no_change}; give rows that have one, or another scoring.",
+            UndefinedMetricWarning,
+            stacklevel=2,
+        )
 
     def _values(self, state: TrainingState) -> list[float]:
         """The first metric's values, greater for better; none of a metric that was not recorded."""

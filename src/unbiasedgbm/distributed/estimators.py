@@ -133,6 +133,7 @@ class _OnACluster:
         local = self._local(**self.get_params(deep=False))  # type: ignore[attr-defined]
         if hasattr(self, "classes_"):
             local.classes_ = self.classes_
+        local._trained_loss = self._trained_loss  # type: ignore[attr-defined]
         return local._accept(self._model, self.split_rule_)  # type: ignore[attr-defined]
 
     def _lazily(self, method: str, X: Any, n_columns: int | None, dtype: Any, **options: Any) -> Any:

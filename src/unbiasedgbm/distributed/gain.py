@@ -106,7 +106,7 @@ class RemoteGainRows(GainRows):
     """
 
     def __init__(self, crew: Crew, model: Any, tree_model: TreeModel) -> None:
-        self._crew = crew
+        self._crew, self.model = crew, tree_model
         self._together = None
         self._waiting: list[Step] = []
         n_classes = len(model.classes_) if hasattr(model, "classes_") else 0

@@ -222,9 +222,7 @@ def count_groups(
 
 
 @kernel
-def _pooled_spread(
-    held: FloatArray, v: int, left: int, right: int, per_g: FloatArray, per_h: FloatArray
-) -> float:
+def _pooled_spread(held: FloatArray, v: int, left: int, right: int, per_g: FloatArray, per_h: FloatArray) -> float:
     """By what contributions must grow if rows of both children spread as much around their ratio as all together do.
 
     A child in which the rare rows happen to be missing has both a ratio far from its parent's and hardly any spread.

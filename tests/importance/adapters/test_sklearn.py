@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import (
     AdaBoostRegressor,
     GradientBoostingClassifier,
@@ -13,6 +14,7 @@ from sklearn.ensemble import (
 )
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -89,6 +91,21 @@ def test_class_weight() -> None:
     model = HistGradientBoostingClassifier(max_iter=3, class_weight={0: 1.0, 1: 4.0})
     weights = read_model(model.fit(numeric(X), targets["binary"])).class_weight(np.array([0.0, 1.0]), None)
     np.testing.assert_array_equal(weights, [1.0, 4.0])
+
+
+def test_what_holds_a_model_is_refused_with_what_to_pass() -> None:
+    X, targets = mixed_table()
+    table, y = numeric(X), targets["numbers"]
+    search = GridSearchCV(GradientBoostingClassifier(n_estimators=2), {"max_depth": [1, 2]}, cv=2)
+    with pytest.raises(UnsupportedModelError, match=r"GridSearchCV.*GridSearchCV and the like best_estimator_"):
+        read_model(search)
+    with pytest.raises(UnsupportedModelError, match=r"Pass its best_estimator_, a GradientBoostingClassifier"):
+        read_model(search.fit(table, y))
+    read_model(search.best_estimator_)
+    calibrated = CalibratedClassifierCV(GradientBoostingClassifier(n_estimators=2), cv=2).fit(table, y)
+    with pytest.raises(UnsupportedModelError, match=r"CalibratedClassifierCV.* one of its calibrated_classifiers_"):
+        read_model(calibrated)
+    read_model(calibrated.calibrated_classifiers_[0].estimator)
 
 
 def test_what_cannot_be_read_is_refused() -> None:

@@ -85,8 +85,19 @@ def _reader_of(model: Any) -> str:
             if base.__module__ == package or base.__module__.startswith(package + "."):
                 return module
     raise UnsupportedModelError(
-        f"model: cannot read a {type(model).__module__}.{type(model).__name__}. Supported are trained models of "
-        f"{', '.join(supported_libraries())}; for a Pipeline, pass its last step and the transformed tables."
+        f"model: cannot read a {type(model).__module__}.{type(model).__name__}. {_instead_of(model)}"
+    )
+
+
+def _instead_of(model: Any) -> str:
+    """What to pass for a model that cannot be read."""
+    if hasattr(model, "best_estimator_"):
+        return f"Pass its best_estimator_, a {type(model.best_estimator_).__name__}."
+    if hasattr(model, "calibrated_classifiers_"):
+        return "Pass the estimator of one of its calibrated_classifiers_, and the rows that this one was trained on."
+    return (
+        f"Supported are trained models of {', '.join(supported_libraries())}; for a Pipeline, pass its last step and "
+        "the transformed tables, for GridSearchCV and the like best_estimator_."
     )
 
 

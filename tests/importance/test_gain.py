@@ -19,11 +19,13 @@ from sklearn.ensemble import (
     HistGradientBoostingRegressor,
     RandomForestClassifier,
 )
+from sklearn.tree import DecisionTreeClassifier
 
 from unbiasedgbm.ensemble.adapters import ModelMismatchError, read_model
 from unbiasedgbm.ensemble.adapters import lightgbm as lightgbm_reader
 from unbiasedgbm.ensemble.adapters.objectives import IndicatorLoss
 from unbiasedgbm.importance import FewUsableSplitsWarning, unbiased_gain
+from unbiasedgbm.importance.gain import TrainingRowsWarning
 from unbiasedgbm.losses import LogLoss, MulticlassLogLoss
 
 from .helpers import load_validation, mixed_table, twin_unbiased_gain
@@ -264,6 +266,64 @@ def test_few_held_out_rows_are_said_aloud() -> None:
         few = unbiased_gain(model, X_train, y_train, X_val[:8], y_val[:8])
     np.testing.assert_array_equal(few.importance, 0.0)
     np.testing.assert_array_equal(few.p_value, 1.0)
+
+
+def trained(seed: int = 0, n_rows: int = 400) -> tuple[Any, Any, Any]:
+    """A model of noise, and the rows that it was trained on."""
+    X, y = np.random.default_rng(seed).normal(size=(2, n_rows, 3))
+    y = (y[:, 0] > 0).astype(int)
+    return lightgbm.LGBMClassifier(n_estimators=5, num_leaves=8, n_jobs=1, verbose=-1).fit(X, y), X, y
+
+
+def test_training_rows_are_no_held_out_rows() -> None:
+    model, X, y = trained()
+    with pytest.warns(TrainingRowsWarning, match="X_val and y_val are the training rows") as caught:
+        result = unbiased_gain(model, X, y, X, y)
+    assert [warning.filename for warning in caught] == [__file__]
+    assert (result.p_value < 1e-3).all(), "noise is not significant after all"
+    # a copy, another type, other weights and other groups are the same rows
+    ones = np.ones(len(y))
+    for same, options in (
+        ((X.copy(), y.copy()), {}),
+        ((pd.DataFrame(X), y.tolist()), {}),
+        ((X, y), {"sample_weight_val": 2 * ones, "row_groups_val": np.arange(len(y)) // 2}),
+        ((X, y), {"sample_weight_val": ones * (np.arange(len(y)) < 300)}),
+    ):
+        with pytest.warns(TrainingRowsWarning):
+            unbiased_gain(model, X, y, *same, **options)
+    matrices = [xgboost.DMatrix(X), xgboost.DMatrix(X)]
+    booster = xgboost.train({"objective": "binary:logistic", "nthread": 1}, xgboost.DMatrix(X, y), 5)
+    with pytest.warns(TrainingRowsWarning):
+        unbiased_gain(booster, matrices[0], y, matrices[1], y)
+    # a tree of two leaves tells no more than classes apart, but the table is the same object
+    stump = DecisionTreeClassifier(max_depth=1).fit(X, y)
+    with pytest.warns(TrainingRowsWarning):
+        unbiased_gain(stump, X, y, X, y)
+
+
+@pytest.mark.filterwarnings("error::unbiasedgbm.importance.gain.TrainingRowsWarning")
+def test_other_rows_are_not_taken_for_training_rows() -> None:
+    model, X, y = trained()
+    rng = np.random.default_rng(1)
+    # one after another of the conditions does not hold
+    unbiased_gain(model, X, y, X[1:], y[1:])
+    unbiased_gain(model, X, y, rng.normal(size=X.shape), y)
+    unbiased_gain(model, X, y, X, rng.permutation(y))
+    unbiased_gain(model, X, y, X[::-1], y[::-1])
+    # one table whose parts are told by weights
+    part = rng.random(len(y)) < 0.5
+    unbiased_gain(model, X, y, X, y, sample_weight_train=part * 1.0, sample_weight_val=~part * 1.0)
+    # sorted classes that a model tells apart without fail
+    labels = np.repeat([0, 1, 2], 100)
+    sides = [labels[:, None] + 0.1 * rng.normal(size=(300, 2)) for _ in range(2)]
+    forest = RandomForestClassifier(20, max_depth=3, random_state=0).fit(sides[0], labels)
+    tree = DecisionTreeClassifier(random_state=0).fit(sides[0], labels)
+    assert (tree.predict(sides[1]) == labels).all()
+    for one in (tree, forest):
+        unbiased_gain(one, sides[0], labels, sides[1], labels)
+    # a model that predicts the same for all
+    constant = lightgbm.LGBMRegressor(n_estimators=3, min_child_samples=400, verbose=-1).fit(X, X[:, 0])
+    unbiased_gain(constant, X, X[:, 0], X, X[:, 0])
 
 
 def test_a_model_without_splits() -> None:

@@ -147,6 +147,7 @@ def test_cross_fitting_trains_and_judges_on_top_of_the_offset(library: str) -> N
     np.testing.assert_allclose(pooled.importance, np.mean(single, axis=0))
 
 
+@pytest.mark.filterwarnings("ignore::unbiasedgbm.importance.gain.TrainingRowsWarning")
 def test_the_other_importances_know_offsets() -> None:
     X, offset, y = table()
     model = build("catboost").fit(X[:N], y[:N], baseline=offset[:N])

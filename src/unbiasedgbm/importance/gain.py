@@ -39,6 +39,15 @@ class FewUsableSplitsWarning(UserWarning):
     """Most splits of the model have too few held-out rows to be judged."""
 
 
+class TrainingRowsWarning(UserWarning):
+    """The held-out rows are the training rows, by which noise looks significant."""
+
+
+# Two tables that agree in targets and predictions are one if there are as many different pairs of them. With fewer,
+# where a model tells no more than classes apart, sorted tables of different rows agree as well.
+_TELLING = 20
+
+
 @dataclass(frozen=True)
 class GainOptions:
     """How splits are scored.
@@ -131,6 +140,8 @@ def unbiased_gain(
     -----
     FewUsableSplitsWarning
         If less than half of the splits could be judged.
+    TrainingRowsWarning
+        If the held-out rows have the targets and predictions of the training rows, one by one.
 
     Examples
     --------
@@ -153,12 +164,19 @@ def unbiased_gain(
     train = Part.of(tree_model, X_train, y_train, sample_weight_train, "train", n_jobs, offset=offset_train)
     held = Part.of(tree_model, X_val, y_val, sample_weight_val, "val", n_jobs, offset=offset_val)
     if tree_model.late_start is not None:
-        start = tree_model.late_start(train.y, train.weight)
+        start = tree_model.late_start(train.labels, train.weight)
         tree_model, train, held = tree_model.begun_later(start), train.begun_later(start), held.begun_later(start)
     if tree_model.class_weight is not None:
-        by_class = tree_model.class_weight(train.y, train.weight)
+        by_class = tree_model.class_weight(train.labels, train.weight)
         train, held = train.times(by_class), held.times(by_class)
     rows = GainRows(tree_model, [train], [held], _numbered(row_groups_val, held.weight, len(held.y)))
+    if rows.repeated(2 if X_train is X_val else _TELLING):
+        warnings.warn(
+            "X_val and y_val are the training rows: targets and predictions are the same, row by row. Judged by rows "
+            "that chose the splits, noise looks significant. Give held-out rows, or use cross_unbiased_gain.",
+            TrainingRowsWarning,
+            stacklevel=2,
+        )
     return judge_model(tree_model, rows, GainOptions(min_rows, draws, random_state), groups, level)
 
 
@@ -269,10 +287,15 @@ class Part:
         offset = _checked_offset(offset, raw.shape, name)
         return cls(name, rows, encoded, weight, raw + offset, offset)
 
+    @property
+    def labels(self) -> FloatArray:
+        """Targets without the further columns that a user's loss may have."""
+        return self.y if self.y.ndim == 1 else self.y[:, 0]
+
     def times(self, by_class: FloatArray) -> Part:
         """The same rows, weighted by their classes, too."""
         # Of two classes, the second one is what is 1, also where targets are shares or other numbers.
-        own = by_class[(self.y == 1.0 if len(by_class) == 2 else self.y).astype(np.intp)]
+        own = by_class[(self.labels == 1.0 if len(by_class) == 2 else self.labels).astype(np.intp)]
         return replace(self, weight=own if self.weight is None else own * self.weight)
 
     def begun_later(self, step: FloatArray) -> Part:
@@ -504,6 +527,27 @@ class GainRows:
         for k, part in enumerate(self._parts):
             found = part.raw[self._samples[k]]
             compare_raw(self.model, self._expected[k], found, self._largest[k], f"X_{part.name}")
+
+    def repeated(self, telling: int) -> bool:
+        """Whether the held-out rows have the targets and predictions of the training rows, one by one.
+
+        Parameters
+        ----------
+        telling : int
+            Different pairs of target and prediction that there must be, among rows with weight on both sides.
+        """
+        (train,), (held,) = self.train, self.held
+        if train.y.shape != held.y.shape or not (train.y == held.y).all():
+            return False
+        (expected, predicted), sample = self._expected, self._samples[0]
+        if not np.array_equal(expected, predicted) or (expected == expected[0]).all():
+            return False
+        present = np.ones(len(sample), dtype=np.bool_)
+        for part in (train, held):
+            if part.weight is not None:
+                present &= part.weight[sample] > 0.0
+        pairs = np.column_stack([train.y[sample], expected])[present]
+        return len(np.unique(pairs, axis=0)) >= telling
 
     def observed(self, number: int, output: int, held: FloatArray) -> FloatArray:
         """Independent observations in each node of a tree: held-out rows, or groups of them, shape (n_nodes,).

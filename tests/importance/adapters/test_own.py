@@ -49,6 +49,7 @@ def test_losses() -> None:
         check_additive(tree_model, X)
 
 
+@pytest.mark.filterwarnings("ignore::unbiasedgbm.importance.gain.TrainingRowsWarning")
 def test_gain_is_computed_from_the_training_rows() -> None:
     X, targets = mixed_table()
     y = targets["regression"]

@@ -98,12 +98,15 @@ def compare_importances(
     X_val: Any,
     y_val: Any,
     *,
-    methods: Sequence[str] = METHODS,
+    methods: str | Sequence[str] = METHODS,
     sample_weight_train: Any = None,
     sample_weight_val: Any = None,
     offset_train: Any = None,
     offset_val: Any = None,
+    row_groups_val: Any = None,
     loss: Loss | Callable[..., Any] | None = None,
+    level: float = 0.95,
+    min_rows: int = 5,
     n_repeats: int = 5,
     random_state: int = 0,
     n_jobs: int | None = None,
@@ -116,8 +119,14 @@ def compare_importances(
         As in `unbiased_gain`.
     loss, n_jobs
         As in `unbiased_gain`.
-    methods : sequence of str
-        Any of "unbiased_gain", "gain", "split", "permutation" and "shap" (needs the shap package).
+    methods : str or sequence of str
+        One or any of "unbiased_gain", "gain", "split", "permutation" and "shap" (needs the shap package).
+    row_groups_val : array-like of shape (n_val,), optional
+        As in `unbiased_gain`; the others know no groups of rows.
+    level : float, default=0.95
+        Confidence level of the intervals of "unbiased_gain" and "permutation".
+    min_rows : int, default=5
+        As in `unbiased_gain`.
     n_repeats : int, default=5
         Shuffles of each column, for "permutation".
     random_state : int, default=0
@@ -140,9 +149,10 @@ def compare_importances(
     >>> list(comparison.results)
     ['unbiased_gain', 'gain', 'split']
     """
+    methods = (methods,) if isinstance(methods, str) else tuple(methods)
     unknown = [method for method in methods if method not in METHODS]
     if unknown or not methods:
-        raise ValueError(f"methods must be some of {METHODS}, got {tuple(methods)!r}.")
+        raise ValueError(f"methods must be some of {METHODS}, got {methods!r}.")
     runs: dict[str, Callable[[], Importance]] = {
         "unbiased_gain": lambda: unbiased_gain(
             model,
@@ -154,7 +164,10 @@ def compare_importances(
             sample_weight_val=sample_weight_val,
             offset_train=offset_train,
             offset_val=offset_val,
+            row_groups_val=row_groups_val,
             loss=loss,
+            level=level,
+            min_rows=min_rows,
             n_jobs=n_jobs,
         ),
         "gain": lambda: gain_importance(
@@ -175,6 +188,7 @@ def compare_importances(
             offset_val=offset_val,
             n_repeats=n_repeats,
             loss=loss,  # type: ignore[arg-type]
+            level=level,
             random_state=random_state,
             n_jobs=n_jobs,
         ),

@@ -7,14 +7,16 @@ import catboost
 import lightgbm
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 import xgboost
+from scipy import sparse
 from sklearn.ensemble import GradientBoostingRegressor, HistGradientBoostingRegressor
 from sklearn.inspection import permutation_importance as sklearn_permutation_importance
 
 from unbiasedgbm import UnbiasedGBMClassifier, UnbiasedGBMRegressor
-from unbiasedgbm.ensemble.adapters import UnsupportedModelError
+from unbiasedgbm.ensemble.adapters import UnsupportedModelError, read_model
 from unbiasedgbm.export import to_shap
 from unbiasedgbm.importance import (
     compare_importances,
@@ -25,6 +27,7 @@ from unbiasedgbm.importance import (
     unbiased_gain,
 )
 from unbiasedgbm.importance.comparison import METHODS
+from unbiasedgbm.importance.gain import TrainingRowsWarning
 
 from .helpers import mixed_table, numeric
 
@@ -72,7 +75,8 @@ def test_gain_of_catboost_is_computed(data: tuple[Any, Any]) -> None:
     result = gain_importance(model, X[:500], y[:500])
     assert (result.importance >= 0.0).all()
     # With a constant hessian and the training rows as held-out rows, unbiased gain is the gain.
-    same = unbiased_gain(model, X[:500], y[:500], X[:500], y[:500], min_rows=2)
+    with pytest.warns(TrainingRowsWarning):
+        same = unbiased_gain(model, X[:500], y[:500], X[:500], y[:500], min_rows=2)
     np.testing.assert_allclose(result.importance, same.importance)
 
 
@@ -101,18 +105,120 @@ def test_permutation_of_any_table() -> None:
     assert permutation_importance(hist, frame[400:], targets["regression"][400:]).importance[0] > 0.0
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        lightgbm.LGBMRegressor(n_estimators=4, num_leaves=6, n_jobs=1, verbose=-1),
-        xgboost.XGBRegressor(n_estimators=4, max_depth=3, n_jobs=1),
-        catboost.CatBoostRegressor(iterations=4, depth=3, thread_count=1, verbose=0, allow_writing_files=False),
-        HistGradientBoostingRegressor(max_iter=4),
-        GradientBoostingRegressor(n_estimators=4),
-        UnbiasedGBMRegressor(n_estimators=4, random_state=0, n_jobs=1),
-    ],
-    ids=lambda model: type(model).__name__,
-)
+MODELS = [
+    lightgbm.LGBMRegressor(n_estimators=4, num_leaves=6, n_jobs=1, verbose=-1),
+    xgboost.XGBRegressor(n_estimators=4, max_depth=3, n_jobs=1),
+    catboost.CatBoostRegressor(iterations=4, depth=3, thread_count=1, verbose=0, allow_writing_files=False),
+    HistGradientBoostingRegressor(max_iter=4),
+    GradientBoostingRegressor(n_estimators=4),
+    UnbiasedGBMRegressor(n_estimators=4, random_state=0, n_jobs=1),
+]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
+def test_columns_may_be_numbered(data: tuple[Any, Any], model: Any) -> None:
+    X, y = data
+    model.fit(X[:500], y[:500])
+    expected = compare_importances(model, X[:500], y[:500], X[500:], y[500:], n_repeats=2).results
+    # with row numbers that are not those of the rows
+    frame = pd.DataFrame(X, index=np.arange(len(X))[::-1])
+    before = frame.copy()
+    model.fit(frame[:500], y[:500])
+    found = compare_importances(model, frame[:500], y[:500], frame[500:], y[500:], n_repeats=2).results
+    for method in METHODS:
+        np.testing.assert_allclose(found[method].importance, expected[method].importance, rtol=1e-6, atol=1e-9)
+    pd.testing.assert_frame_equal(frame, before)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
+def test_shap_of_a_table_with_more_columns(data: tuple[Any, Any], model: Any) -> None:
+    X, y = data
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    model.fit(frame[:500], y[:500])
+    expected = shap_importance(model, frame[500:])
+    further = frame.assign(z=1.0)[["z", "d", "a", "c", "b"]]
+    for table in (further, frame.assign(z=1.0)):
+        found = shap_importance(model, table[500:])
+        assert found.feature_names == tuple("abcd")
+        np.testing.assert_allclose(found.importance, expected.importance)
+        np.testing.assert_allclose(found.se, expected.se)
+    # without names there is no telling
+    model.fit(X[:500], y[:500])
+    wide = np.column_stack([X, np.ones(len(X))])
+    if isinstance(model, catboost.CatBoost):
+        np.testing.assert_allclose(shap_importance(model, wide[500:]).importance, expected.importance)
+    else:
+        with pytest.raises(Exception, match=r"4 columns of the model, got 5|5 features|data \(5\)|Check failed"):
+            shap_importance(model, wide[500:])
+
+
+@pytest.mark.parametrize("model", MODELS[1:], ids=lambda model: type(model).__name__)
+@pytest.mark.filterwarnings("ignore:X has feature names")
+def test_made_up_names_tell_no_columns(data: tuple[Any, Any], model: Any) -> None:
+    X, y = data
+    model.fit(X[:500], y[:500])
+    names = read_model(model).feature_names
+    turned = pd.DataFrame(X, columns=names[::-1])[500:]
+    np.testing.assert_array_equal(model.predict(turned), model.predict(X[500:]))
+    for of_table in (shap_importance, lambda model, table: permutation_importance(model, table, y[500:])):
+        found, expected = (of_table(model, table) for table in (turned, X[500:]))
+        np.testing.assert_allclose(found.importance, expected.importance, rtol=1e-6)
+
+
+def test_catboost_finds_columns_by_name(data: tuple[Any, Any]) -> None:
+    X, y = data
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    options = {"iterations": 8, "depth": 3, "thread_count": 1, "verbose": 0, "allow_writing_files": False}
+    model = catboost.CatBoostRegressor(**options).fit(frame[:500], y[:500])
+    expected = permutation_importance(model, frame[500:], y[500:])
+    for names in (["d", "c", "a", "b"], ["z", "d", "a", "c", "b"], ["a", "b", "c", "d", "z"]):
+        table = frame.assign(z=1.0)[names][500:]
+        np.testing.assert_array_equal(model.predict(table), model.predict(frame[500:]))
+        for one in (table, pl.from_pandas(table)):
+            found = permutation_importance(model, one, y[500:])
+            assert found.feature_names == tuple("abcd")
+            np.testing.assert_array_equal(found.importance, expected.importance)
+            np.testing.assert_array_equal(found.se, expected.se)
+    # Trained on columns without names, it goes by position, whatever their names are now.
+    plain = catboost.CatBoostRegressor(**options).fit(X[:500], y[:500])
+    assert plain.feature_names_ == list("0123")
+    for names in (list("3102"), [3, 1, 0, 2]):
+        table = pd.DataFrame(X, columns=names)[500:]
+        np.testing.assert_array_equal(plain.predict(table), plain.predict(X[500:]))
+        np.testing.assert_array_equal(permutation_importance(plain, table, y[500:]).importance, expected.importance)
+        np.testing.assert_allclose(shap_importance(plain, table).importance, shap_importance(plain, X[500:]).importance)
+
+
+@pytest.mark.parametrize("kind", ["csr_array", "csc_matrix"])
+def test_permutation_of_sparse_tables(data: tuple[Any, Any], kind: str) -> None:
+    X, y = data
+    dense = np.where(np.abs(X) < 0.7, np.nan, X)
+    table = getattr(sparse, kind)(np.nan_to_num(dense))
+    # XGBoost takes what is not stored for missing
+    model = xgboost.XGBRegressor(n_estimators=5, max_depth=3, n_jobs=1).fit(table[:500], y[:500])
+    np.testing.assert_array_equal(model.predict(table), model.predict(dense))
+    before = table.copy()
+    found, expected = (permutation_importance(model, one[500:], y[500:]) for one in (table, dense))
+    np.testing.assert_array_equal(found.importance, expected.importance)
+    np.testing.assert_array_equal(found.se, expected.se)
+    assert (table != before).nnz == 0
+
+
+def test_permutation_wants_a_table_and_repeats(data: tuple[Any, Any], lgbm: Any) -> None:
+    X, y = data
+    with pytest.raises(ValueError, match="n_repeats must be at least 1, got 0"):
+        permutation_importance(lgbm, X[500:], y[500:], n_repeats=0)
+    booster = xgboost.XGBRegressor(n_estimators=2, n_jobs=1).fit(X, y)
+    with pytest.raises(TypeError, match=r"X_val must be a table: .*; got a DMatrix"):
+        permutation_importance(booster, xgboost.DMatrix(X), y)
+    cat = catboost.CatBoostRegressor(iterations=2, verbose=0, allow_writing_files=False).fit(X, y)
+    with pytest.raises(TypeError, match=r"X_val must be a table: .*; got a Pool"):
+        permutation_importance(cat, catboost.Pool(X), y)
+    with pytest.raises(TypeError, match=r"X_val must be a table"):
+        permutation_importance(lgbm, X[500:, 0], y[500:])
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
 def test_lists_are_tables(data: tuple[Any, Any], model: Any) -> None:
     X, y = data
     model.fit(X[:500], y[:500])
@@ -203,5 +309,29 @@ def test_comparison(data: tuple[Any, Any], lgbm: Any) -> None:
     figure = comparison.plot()
     titles = ["unbiased gain", "gain", "split count", "permutation", "mean |SHAP|"]
     assert [ax.get_xlabel() for ax in figure.axes] == titles
-    with pytest.raises(ValueError, match="methods must be some of"):
-        compare_importances(lgbm, X, y, X, y, methods=["gini"])
+    for wrong in (["gini"], "gini", (), ["gain", "gini"]):
+        with pytest.raises(ValueError, match="methods must be some of"):
+            compare_importances(lgbm, X[:500], y[:500], X[500:], y[500:], methods=wrong)
+    one = compare_importances(lgbm, X[:500], y[:500], X[500:], y[500:], methods="gain").results
+    assert list(one) == ["gain"]
+    np.testing.assert_array_equal(one["gain"].importance, gain_importance(lgbm).importance)
+
+
+def test_comparison_knows_groups_of_rows_levels_and_few_rows(data: tuple[Any, Any], lgbm: Any) -> None:
+    X, y = data
+    tables = (X[:500], y[:500], X[500:], y[500:])
+    options = {"row_groups_val": np.arange(400) // 4, "level": 0.8, "min_rows": 60}
+    methods = ("unbiased_gain", "permutation")
+    plain = compare_importances(lgbm, *tables, n_repeats=2, methods=methods).results
+    found = compare_importances(lgbm, *tables, n_repeats=2, methods=methods, **options).results
+    expected = unbiased_gain(lgbm, *tables, **options)
+    for name in ("importance", "se", "df", "n_splits", "level"):
+        np.testing.assert_array_equal(getattr(found["unbiased_gain"], name), getattr(expected, name))
+    assert found["permutation"].level == 0.8
+    for name, value in options.items():
+        alone = compare_importances(lgbm, *tables, methods="unbiased_gain", **{name: value}).results["unbiased_gain"]
+        changed = [
+            not np.array_equal(getattr(alone, one), getattr(plain["unbiased_gain"], one))
+            for one in ("se", "level", "n_splits")
+        ]
+        assert any(changed), name

@@ -8,8 +8,10 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
+from scipy import sparse
 
 from unbiasedgbm.ensemble.adapters import TreeModel, UnsupportedModelError, read_model
+from unbiasedgbm.ensemble.adapters.neutral import column_names
 from unbiasedgbm.importance import sums
 from unbiasedgbm.importance.gain import Part
 from unbiasedgbm.importance.result import FloatArray, Importance, IntArray
@@ -61,9 +63,10 @@ def gain_importance(
     elif X_train is None:
         raise UnsupportedModelError(f"{tree_model.name} models keep no gains: pass X_train and y_train.")
     else:
+        tree_model.check_order(X_train, "X_train")
         part = Part.of(tree_model, X_train, y_train, sample_weight_train, "train", n_jobs, offset=offset_train)
         if tree_model.class_weight is not None:
-            part = part.times(tree_model.class_weight(part.y, part.weight))
+            part = part.times(tree_model.class_weight(part.labels, part.weight))
         per_tree = _credit(tree_model, _training_gains(tree_model, part))
     return _untested("gain", tree_model, per_tree)
 
@@ -121,7 +124,7 @@ def permutation_importance(
     model : object
         As in `unbiased_gain`.
     X_val, y_val, sample_weight_val, offset_val
-        Held-out rows.
+        Held-out rows. The table must be an array, a frame or a list of rows, whose columns can be shuffled.
     n_repeats : int, default=5
         Shuffles of each column.
     loss : Loss, optional
@@ -146,7 +149,11 @@ def permutation_importance(
     >>> permutation_importance(model, X[400:], y[400:], n_repeats=2).importance.shape
     (30,)
     """
+    if not n_repeats >= 1:
+        raise ValueError(f"n_repeats must be at least 1, got {n_repeats}.")
+    _check_table(X_val, "X_val")
     tree_model = read_model(model, loss, offset=offset_val is not None).named_by(X_val)
+    tree_model.check_order(X_val, "X_val")
     part = Part.of(tree_model, X_val, y_val, sample_weight_val, "val", n_jobs, offset=offset_val)
     everything = np.arange(len(part.y))
 
@@ -161,9 +168,9 @@ def permutation_importance(
     importance, se = np.zeros(n_features), np.zeros(n_features)
     rng = np.random.default_rng(random_state)
     orders = [rng.permutation(len(part.y)) for _ in range(n_repeats)]
-    for j in range(n_features):
+    for j, column in enumerate(tree_model.columns_in(X_val)):
         # The same shuffles for every column: the result does not depend on the order of the columns.
-        rise = np.mean([losses_of(_shuffled(X_val, j, order)) for order in orders], axis=0) - before
+        rise = np.mean([losses_of(_shuffled(X_val, column, order)) for order in orders], axis=0) - before
         importance[j] = share @ rise
         se[j] = np.sqrt(((share * (rise - importance[j])) ** 2).sum())
     return Importance(
@@ -187,6 +194,7 @@ def shap_importance(model: Any, X_val: Any, *, loss: Loss | Callable[..., Any] |
     model : object
         A model that `shap.TreeExplainer` reads, or one of our own.
     X_val : table of shape (n_val, n_features)
+        Columns that the model does not know are left out.
     loss : optional
         Only needed if the model's objective is unknown.
 
@@ -205,7 +213,11 @@ def shap_importance(model: Any, X_val: Any, *, loss: Loss | Callable[..., Any] |
     (30,)
     """
     tree_model = read_model(model, loss).named_by(X_val)
-    table = np.abs(_shap_values(tree_model, model, X_val))
+    tree_model.check_order(X_val, "X_val")
+    table = np.abs(_shap_values(tree_model, model, _own_columns(tree_model, X_val)))
+    n_features = len(tree_model.feature_names)
+    if table.shape[1] != n_features:
+        raise ValueError(f"X_val must have the {n_features} columns of the model, got {table.shape[1]}.")
     by_row = table.sum(axis=2) if table.ndim == 3 else table
     return Importance(
         method="mean |SHAP|",
@@ -216,6 +228,31 @@ def shap_importance(model: Any, X_val: Any, *, loss: Loss | Callable[..., Any] |
         tested=False,
         settings={"model": tree_model.name},
     )
+
+
+def _check_table(X: Any, argument: str) -> None:
+    """Refuse what a library has made of a table, which shows no columns."""
+    if not isinstance(X, list | tuple) and not column_names(X) and getattr(X, "ndim", None) != 2:
+        raise TypeError(
+            f"{argument} must be a table: an array with two dimensions, a frame or a list of rows; got a "
+            f"{type(X).__name__}."
+        )
+
+
+def _own_columns(model: TreeModel, X: Any) -> Any:
+    """The columns of a table that the model knows, in its order; the whole table where names do not tell."""
+    columns = model.columns_in(X)
+    names = column_names(X)
+    if columns == list(range(len(names))) or not set(model.feature_names) <= set(names):
+        return X
+    if _is_pandas(X):
+        return X.iloc[:, columns]
+    return nw.from_native(X, eager_only=True)[:, columns].to_native()
+
+
+def _is_pandas(X: Any) -> bool:
+    # narwhals wants names that are text, and each once
+    return bool(nw.dependencies.is_pandas_dataframe(X))
 
 
 def _shap_values(tree_model: TreeModel, model: Any, X: Any) -> Any:
@@ -235,20 +272,38 @@ def _shap_values(tree_model: TreeModel, model: Any, X: Any) -> Any:
         X = catboost.Pool(X, cat_features=model.get_cat_feature_indices())
     values = shap.TreeExplainer(model).shap_values(np.asarray(X) if isinstance(X, list | tuple) else X)
     # A list of classes in older releases, classes last in newer ones.
-    return np.stack(values, axis=-1) if isinstance(values, list) else np.asarray(values)
+    values = np.stack(values, axis=-1) if isinstance(values, list) else np.asarray(values)
+    # CatBoost takes tables with further columns, and has zeros for them at the end.
+    return values[:, : len(tree_model.feature_names)] if tree_model.library == "catboost" else values
 
 
 def _shuffled(X: Any, column: int, order: IntArray) -> Any:
     """A copy of the table with one column in another order, in the table's own type."""
     if isinstance(X, list | tuple):
         return [[*row[:column], X[other][column], *row[column + 1 :]] for row, other in zip(X, order, strict=True)]
+    if sparse.issparse(X):
+        return _shuffled_sparse(X, column, order)
     if not hasattr(X, "columns") and not hasattr(X, "column_names"):
         shuffled = X.copy()
         shuffled[:, column] = X[order, column]
         return shuffled
+    if _is_pandas(X):
+        shuffled = X.copy(deep=False)
+        shuffled.isetitem(column, X.iloc[order, column].array)
+        return shuffled
     frame = nw.from_native(X, eager_only=True)
     name = frame.columns[column]
     return frame.with_columns(frame[name][order.tolist()].alias(name)).to_native()
+
+
+def _shuffled_sparse(X: Any, column: int, order: IntArray) -> Any:
+    """`_shuffled` of a sparse table. No zero is stored that was not: XGBoost takes others for missing values."""
+    shuffled = X.tocsc(copy=True)
+    entries = slice(shuffled.indptr[column], shuffled.indptr[column + 1])
+    shuffled.indices[entries] = np.argsort(order)[shuffled.indices[entries]]
+    shuffled.has_sorted_indices = False
+    shuffled.sort_indices()
+    return shuffled.asformat(X.format)
 
 
 def _training_gains(model: TreeModel, part: Part) -> list[FloatArray]:

@@ -1,14 +1,25 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import lightgbm
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
 
 from unbiasedgbm.ensemble.adapters import UnsupportedModelError, check_additive, read_model
-from unbiasedgbm.importance import compare_importances, cross_unbiased_gain, gain, unbiased_gain
+from unbiasedgbm.importance import (
+    baselines,
+    compare_importances,
+    cross_unbiased_gain,
+    gain,
+    gain_importance,
+    permutation_importance,
+    shap_importance,
+    unbiased_gain,
+)
 from unbiasedgbm.losses import LogLoss, SquaredError
 
 from ..helpers import mixed_table, numeric
@@ -129,6 +140,65 @@ def test_names_are_those_of_the_table() -> None:
     arrays = (X[:400].to_numpy(), y[:400], X[400:].to_numpy(), y[400:])
     assert unbiased_gain(model, *arrays).feature_names == ("a_b_c", "gaps")
     assert read_model(model).named_by(X.rename(columns={"gaps": "holes"})).feature_names == ("a_b_c", "gaps")
+
+
+def test_columns_in_another_order_are_refused() -> None:
+    X, targets = mixed_table(800)
+    y = targets["regression"]
+    X = pd.DataFrame(numeric(X), columns=["a b", "many", "few", "gaps"])
+    tables = (X[:400], y[:400], X[400:], y[400:])
+    model = fit(lightgbm.LGBMRegressor, *tables[:2])
+
+    def turned(table: Any) -> Any:
+        return table[["gaps", "few", "a b", "many"]]
+
+    named = read_model(model).named_by(tables[0])
+    named.check_order(tables[2], "X_val")
+    with pytest.raises(ValueError, match="X_val: the columns are those of the model in another order"):
+        named.check_order(turned(tables[2]), "X_val")
+    message = "Column 0 is 'gaps' where the model was trained with 'a_b'; reorder the columns"
+    for trained in (model, model.booster_):
+        for wrong in (
+            (turned(tables[0]), *tables[1:]),
+            (*tables[:2], turned(tables[2]), y[400:]),
+            (*tables[:2], pa.Table.from_pandas(turned(tables[2]), preserve_index=False), y[400:]),
+        ):
+            with pytest.raises(ValueError, match=f"X_train or X_val: .*{message}"):
+                unbiased_gain(trained, *wrong)
+        with pytest.raises(ValueError, match=f"X_val: .*{message}"):
+            permutation_importance(trained, turned(tables[2]), y[400:])
+        with pytest.raises(ValueError, match=f"X_val: .*{message}"):
+            shap_importance(trained, turned(tables[2]))
+        # what LightGBM itself makes of such a table
+        assert np.abs(trained.predict(tables[2]) - trained.predict(turned(tables[2]))).max() > 0.1
+
+
+def test_other_names_say_nothing_of_the_order() -> None:
+    X, targets = mixed_table(800)
+    y = targets["regression"]
+    X = pd.DataFrame(numeric(X), columns=["a", "many", "few", "gaps"])
+    model = fit(lightgbm.LGBMRegressor, X[:400], y[:400])
+    expected = unbiased_gain(model, X[:400], y[:400], X[400:], y[400:])
+    for names in (["gaps", "few", "a", "holes"], ["b", "c", "d", "e"]):
+        renamed = X.set_axis(names, axis=1)
+        found = unbiased_gain(model, renamed[:400], y[:400], renamed[400:], y[400:])
+        np.testing.assert_array_equal(found.importance, expected.importance)
+    np.testing.assert_array_equal(
+        unbiased_gain(model, X[:400].to_numpy(), y[:400], X[400:], y[400:]).importance, expected.importance
+    )
+
+
+def test_gain_from_rows_wants_the_columns_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, targets = mixed_table()
+    X, y = X[["a", "gaps"]], targets["regression"]
+    model = fit(lightgbm.LGBMRegressor, X, y)
+    # as of a library that keeps no gains
+    without = read_model(model)
+    without = replace(without, trees=tuple(replace(tree, gain=None) for tree in without.trees))
+    monkeypatch.setattr(baselines, "read_model", lambda *given, **options: without)
+    assert gain_importance(model, X, y).importance[0] > 0.0
+    with pytest.raises(ValueError, match="X_train: the columns are those of the model in another order"):
+        gain_importance(model, X[["gaps", "a"]], y)
 
 
 def test_booster_and_estimator_agree() -> None:

@@ -57,6 +57,7 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None, offset: bool = Fals
         encode=_encode(classes, objective, loss is not None),
         class_weight=_class_weight(parameters),
         sources=sources.table(),
+        named=_named(stored["features_info"]),
     )
 
 
@@ -98,6 +99,11 @@ class _Rows:
 
 def _pool(model: Any, X: Any) -> Any:
     return catboost.Pool(X, cat_features=model.get_cat_feature_indices())
+
+
+def _named(info: dict[str, Any]) -> bool:
+    """Whether the training table had names for its columns; CatBoost numbers those that have none."""
+    return all(f.get("feature_id") for f in (*info.get("float_features", ()), *info.get("categorical_features", ())))
 
 
 def _json(model: Any) -> dict[str, Any]:
@@ -256,7 +262,7 @@ def _encode(classes: Any, objective: str, custom: bool) -> Callable[[Any], Float
         return objectives.encode_shares
     if len(classes):
         return objectives.ClassEncoder(classes)
-    return objectives.encode_numbers
+    return objectives.encode_numbers if custom else objectives.encode_column
 
 
 def _class_weight(parameters: dict[str, Any]) -> Callable[[FloatArray, FloatArray | None], FloatArray] | None:

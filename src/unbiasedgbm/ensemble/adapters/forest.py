@@ -51,7 +51,6 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None) -> TreeModel:
     members = list(model.estimators_) if isinstance(model, FORESTS) else [model]
     leaf_values = [_values(member.tree_) for member in members]
     base = np.mean([value[0] for value in leaf_values], axis=0)
-    is_classifier = hasattr(model, "classes_")
     by_class = getattr(model, "class_weight", None)
     # All rows go through every tree, so that a tree's own subsample has no weights of its own.
     by_class = "balanced" if isinstance(by_class, str) else by_class
@@ -65,9 +64,10 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None) -> TreeModel:
         feature_names=tuple(
             str(name) for name in getattr(model, "feature_names_in_", [f"x{j}" for j in range(model.n_features_in_)])
         ),
+        named=hasattr(model, "feature_names_in_"),
         loss=_loss(model, len(base)) if loss is None else as_loss(loss, len(base)),
         bind=lambda X, n_jobs: _Rows(model, members, X, base),
-        encode=objectives.ClassEncoder(model.classes_) if is_classifier else objectives.encode_numbers,
+        encode=objectives.encoder(getattr(model, "classes_", None), loss is not None),
         class_weight=None if by_class is None else objectives.class_weights(model.classes_, by_class),
     )
 

@@ -28,6 +28,7 @@ from unbiasedgbm.ensemble.adapters.neutral import (
     Tree,
     TreeModel,
     UnsupportedModelError,
+    check_order,
 )
 from unbiasedgbm.losses import Loss
 
@@ -38,12 +39,15 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None, offset: bool = Fals
     header, blocks, parameters = _sections(booster.model_to_string())
     n_outputs = int(header.get("num_tree_per_iteration", "1"))
     objective = header.get("objective", "custom")
+    names = tuple(booster.feature_name())
     averaged = "average_output" in header
     # A loss of the user's own has no start value.
     begins_at_zero = offset or objective == "custom"
     start = np.zeros(len(blocks)) if begins_at_zero else _start_values(blocks, n_outputs, averaged, parameters)
     if objective.startswith("multiclassova") and _pair_weight(parameters) is not None:
-        raise UnsupportedModelError("model: LightGBM's multiclassova with is_unbalance or scale_pos_weight is not read.")
+        raise UnsupportedModelError(
+            "model: LightGBM's multiclassova with is_unbalance or scale_pos_weight is not read."
+        )
     trees = tuple(
         _tree(
             block,
@@ -62,13 +66,15 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None, offset: bool = Fals
         version=lightgbm.__version__,
         trees=trees,
         n_outputs=n_outputs,
-        feature_names=tuple(booster.feature_name()),
+        feature_names=names,
         loss=_loss(objective, parameters, n_outputs) if loss is None else as_loss(loss, n_outputs),
-        bind=lambda X, n_jobs: _Rows(model, trees, X, n_jobs, base, averaged),
+        bind=lambda X, n_jobs: _Rows(model, names, trees, X, n_jobs, base, averaged),
         encode=_encode(model, objective.split()[0], n_outputs, loss is not None),
         class_weight=_class_weight(model, objective, parameters),
         late_start=_late_start(model, objective, parameters, base) if start.any() else None,
         limits=tuple(range(0, len(trees) + 1, n_outputs)),
+        named=names != tuple(f"Column_{j}" for j in range(len(names))),
+        by_position=True,
     )
 
 
@@ -76,8 +82,16 @@ class _Rows:
     """A table as a LightGBM model sees it."""
 
     def __init__(
-        self, model: Any, trees: tuple[Tree, ...], X: Any, n_jobs: int | None, base: FloatArray, averaged: bool
+        self,
+        model: Any,
+        names: tuple[str, ...],
+        trees: tuple[Tree, ...],
+        X: Any,
+        n_jobs: int | None,
+        base: FloatArray,
+        averaged: bool,
     ) -> None:
+        check_order(names, X, "X_train or X_val")
         self._model = model
         # LightGBM's raw score of an rf is the sum over its trees; its prediction is their mean.
         self._parts = max(1, len(trees) // len(base)) if averaged else 1
@@ -220,7 +234,7 @@ def _encode(model: Any, objective: str, n_outputs: int, custom: bool) -> Callabl
         return objectives.NumberedClasses(n_outputs)
     if objective == "cross_entropy" and not custom:
         return objectives.encode_shares
-    return objectives.encode_numbers
+    return objectives.encode_numbers if custom else objectives.encode_column
 
 
 _Weights = Callable[[FloatArray, FloatArray | None], FloatArray]

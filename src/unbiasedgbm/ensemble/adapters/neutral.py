@@ -134,6 +134,10 @@ class TreeModel:
         Relative precision of the library's own sum over trees.
     stored_names : tuple of str
         The model's own feature names, where ``feature_names`` are those of the table (see `named_by`).
+    named : bool
+        Whether the names are those of the training table's columns; otherwise they are made up.
+    by_position : bool
+        Whether the library takes columns by position without a look at their names.
     """
 
     library: str
@@ -150,6 +154,8 @@ class TreeModel:
     limits: tuple[int, ...] = ()
     precision: float = 1e-9
     stored_names: tuple[str, ...] = ()
+    named: bool = True
+    by_position: bool = False
 
     def __post_init__(self) -> None:
         if not self.sources:
@@ -164,15 +170,25 @@ class TreeModel:
 
     def named_by(self, X: Any) -> TreeModel:
         """The model with the table's own feature names, if only LightGBM's underscores for spaces tell them apart."""
-        # `columns` of a pyarrow table are not names
-        columns = X.column_names if hasattr(X, "column_names") else getattr(X, "columns", ())
-        names = tuple(map(str, columns))
+        names = column_names(X)
         if tuple(name.replace(" ", "_") for name in names) != self.feature_names:
             return self
         return replace(self, feature_names=names, stored_names=self.feature_names)
 
+    def columns_in(self, X: Any) -> list[int]:
+        """Where the features are among a table's columns: by name if it has all of the names, else by position."""
+        place = {name: j for j, name in enumerate(column_names(X))}
+        if self.named and all(name in place for name in self.feature_names):
+            return [place[name] for name in self.feature_names]
+        return list(range(len(self.feature_names)))
+
+    def check_order(self, X: Any, argument: str) -> None:
+        """Raise if the library would take columns of a table for others; see `check_order`."""
+        if self.by_position:
+            check_order(self.stored_names or self.feature_names, X, argument)
+
     def begun_later(self, step: FloatArray) -> TreeModel:
-        """The model with a start value that is higher by a step, shape (n_outputs,), which its first trees then lack."""
+        """The model with a start value that is higher by a step, shape (n_outputs,), which its first trees lack."""
 
         def moved(tree: Tree) -> Tree:
             leaves = (tree.left < 0)[:, None]
@@ -188,6 +204,34 @@ class TreeModel:
             if place + 1 == len(self.limits) or self.limits[place + 1] - first > width:
                 yield first, self.limits[place]
                 first = self.limits[place]
+
+
+def column_names(X: Any) -> tuple[str, ...]:
+    """Names of a table's columns as text; none of an array."""
+    # `columns` of a pyarrow table are not names
+    columns = X.column_names if hasattr(X, "column_names") else getattr(X, "columns", ())
+    return tuple(map(str, columns))
+
+
+def check_order(names: tuple[str, ...], X: Any, argument: str) -> None:
+    """Refuse a table with a model's columns in another order, of a library that takes them by position.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The model's own, with LightGBM's underscores for spaces.
+    X : table
+    argument : str
+        The table's argument name, for the message.
+    """
+    found = tuple(name.replace(" ", "_") for name in column_names(X))
+    if found == names or sorted(found) != sorted(names):
+        return
+    place = next(j for j, (one, other) in enumerate(zip(found, names, strict=True)) if one != other)
+    raise ValueError(
+        f"{argument}: the columns are those of the model in another order, and its library takes them by position. "
+        f"Column {place} is {found[place]!r} where the model was trained with {names[place]!r}; reorder the columns."
+    )
 
 
 def proof_rows(n_rows: int) -> RowNumbers:

@@ -8,6 +8,7 @@ importance whoever grew it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -160,16 +161,34 @@ def encode_numbers(y: Any) -> FloatArray:
     return encoded[:, 0] if encoded.ndim == 2 and encoded.shape[1] == 1 else encoded
 
 
+def single_column(y: Any) -> Any:
+    """Targets as an array of shape (n,), of any type."""
+    values = np.asarray(y)
+    if values.ndim == 2 and values.shape[1] == 1:
+        return values[:, 0]
+    if values.ndim != 1:
+        raise ValueError(
+            f"y must have one column, got an array of shape {values.shape}. Further ones are for a loss of your own, "
+            "given as loss=, of a model that keeps no labels."
+        )
+    return values
+
+
+def encode_column(y: Any) -> FloatArray:
+    """Targets as float64, shape (n,)."""
+    return encode_numbers(single_column(y))
+
+
 def encode_shares(y: Any) -> FloatArray:
     """Targets of a binary model that keeps no labels: 0, 1, or a share of ones between them."""
-    encoded = encode_numbers(y)
+    encoded = encode_column(y)
     _refuse_labels(encoded, (encoded < 0.0) | (encoded > 1.0), "0 and 1")
     return encoded
 
 
 def encode_signs(y: Any) -> FloatArray:
     """Targets of a binary LightGBM model that keeps no labels: its positive class is what lies above zero."""
-    encoded = encode_numbers(y)
+    encoded = encode_column(y)
     negative = -1.0 if (encoded == -1.0).any() else 0.0
     unknown = np.isfinite(encoded) & ~np.isin(encoded, (negative, 1.0))
     _refuse_labels(encoded, unknown, "0 and 1, or as -1 and 1")
@@ -189,7 +208,7 @@ class NumberedClasses:
 
     def __call__(self, y: Any) -> FloatArray:
         """Class numbers, shape (n,), float64."""
-        encoded = encode_numbers(y)
+        encoded = encode_column(y)
         unknown = np.isfinite(encoded) & ~np.isin(encoded, np.arange(self.n_classes))
         _refuse_labels(encoded, unknown, f"0 {'and' if self.n_classes == 2 else 'to'} {self.n_classes - 1}")
         return encoded
@@ -216,11 +235,7 @@ class ClassEncoder:
 
     def __call__(self, y: Any) -> FloatArray:
         """Class numbers, shape (n,), float64."""
-        labels = np.asarray(y).reshape(-1)
-        if labels.dtype.kind in "OUS" or self.classes.dtype.kind in "OUS":
-            labels, classes = labels.astype(str), self.classes.astype(str)
-        else:
-            classes = self.classes
+        labels, classes = _comparable(single_column(y), self.classes)
         order = np.argsort(classes)
         position = np.minimum(np.searchsorted(classes, labels, sorter=order), len(classes) - 1)
         numbers = order[position]
@@ -228,3 +243,25 @@ class ClassEncoder:
         if unknown.any():
             raise ValueError(f"y holds the label {labels[unknown][0]}, which is not among the model's classes.")
         return numbers.astype(np.float64)
+
+
+def encoder(classes: Any, custom: bool) -> Callable[[Any], FloatArray]:
+    """Labels by the classes of a classifier; numbers of a regressor, those of a user's loss with further columns."""
+    if classes is not None:
+        return ClassEncoder(classes)
+    return encode_numbers if custom else encode_column
+
+
+def _comparable(labels: Any, classes: Any) -> tuple[Any, Any]:
+    """Labels and classes as numbers if all of them are numbers, of whatever type; otherwise as text."""
+    numbers = _as_numbers(labels), _as_numbers(classes)
+    if all(one.dtype.kind not in "OUS" for one in numbers):
+        return numbers
+    return labels.astype(str), classes.astype(str)
+
+
+def _as_numbers(values: Any) -> Any:
+    """An array of objects that are numbers as an array of numbers; any other one as it is."""
+    if values.dtype.kind == "O" and all(isinstance(value, Real | np.bool_) for value in values):
+        return np.array(values.tolist())
+    return values

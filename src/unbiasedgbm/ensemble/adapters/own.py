@@ -11,7 +11,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted
 
 from unbiasedgbm._version import __version__
-from unbiasedgbm.ensemble.adapters import as_loss
+from unbiasedgbm.ensemble.adapters import as_loss, objectives
 from unbiasedgbm.ensemble.adapters.neutral import (
     FloatArray,
     IntArray,
@@ -41,9 +41,10 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None) -> TreeModel:
         trees=tuple(_tree(model._model, ensemble, number) for number in range(ensemble.n_trees)),
         n_outputs=n_outputs,
         feature_names=tuple(str(name) for name in names),
+        named=hasattr(model, "feature_names_in_"),
         loss=model._make_loss() if loss is None else as_loss(loss, n_outputs),
         bind=lambda X, n_jobs: _Rows(model, ensemble, X, n_jobs),
-        encode=lambda y: model._encode(np.asarray(y), "y"),
+        encode=_encode(model, loss is not None),
         class_weight=_class_weight(model),
     )
 
@@ -101,6 +102,12 @@ def _tree(model: FittedModel, ensemble: TreeEnsemble, number: int) -> Tree:
         iteration=0 if number < n_line else 1 + (number - n_line) // model.n_trees_each,
         share=1.0 if number < n_line else 1.0 / model.n_bags,
     )
+
+
+def _encode(model: Any, custom: bool) -> Callable[[Any], FloatArray]:
+    """Targets as the model itself encodes them; numbers for a user's loss may have further columns."""
+    column = objectives.encode_numbers if custom and not hasattr(model, "classes_") else objectives.single_column
+    return lambda y: model._encode(column(y), "y")
 
 
 def _class_weight(model: Any) -> Callable[[FloatArray, FloatArray | None], FloatArray] | None:

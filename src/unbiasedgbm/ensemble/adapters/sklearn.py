@@ -58,9 +58,10 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None) -> TreeModel:
         feature_names=tuple(
             str(name) for name in getattr(model, "feature_names_in_", [f"x{j}" for j in range(model.n_features_in_)])
         ),
+        named=hasattr(model, "feature_names_in_"),
         loss=_loss(model, n_outputs) if loss is None else as_loss(loss, n_outputs),
         bind=lambda X, n_jobs: rows(model, X, n_jobs, n_outputs),
-        encode=objectives.ClassEncoder(model.classes_) if hasattr(model, "classes_") else objectives.encode_numbers,
+        encode=objectives.encoder(getattr(model, "classes_", None), loss is not None),
         # scikit-learn looks classes up by their number here, not by their label.
         class_weight=None if by_class is None else objectives.class_weights(np.arange(len(model.classes_)), by_class),
     )

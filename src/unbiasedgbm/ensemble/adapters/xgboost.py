@@ -61,6 +61,7 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None, offset: bool = Fals
         limits=tuple(limits[: n_iterations + 1]),
         # XGBoost adds up leaf values in single precision.
         precision=1e-5,
+        named=booster.feature_names is not None,
     )
 
 
@@ -93,7 +94,9 @@ class _Rows:
         whole = self._booster.copy()
         whole.set_param(self._threads)
         # XGBoost takes an empty range for all trees, and there may be none.
-        return whole.predict(self._matrix, iteration_range=(0, len(self._limits) - 1), **(kind or {"output_margin": True}))
+        return whole.predict(
+            self._matrix, iteration_range=(0, len(self._limits) - 1), **(kind or {"output_margin": True})
+        )
 
     def _from_zero(self) -> Any:
         """The trees alone: a large start value would cost digits of a single precision sum."""
@@ -229,7 +232,7 @@ def _encode(model: Any, objective: str, n_outputs: int, custom: bool) -> Callabl
         return objectives.NumberedClasses(n_outputs)
     if objective in ("binary:logistic", "binary:logitraw", "reg:logistic") and not custom:
         return objectives.encode_shares
-    return objectives.encode_numbers
+    return objectives.encode_numbers if custom else objectives.encode_column
 
 
 def _class_weight(objective: dict[str, Any]) -> Callable[[FloatArray, FloatArray | None], FloatArray] | None:

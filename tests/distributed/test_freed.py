@@ -30,13 +30,19 @@ class Nannied:
     loop = None
 
 
-def new_pages(n_blocks=50):
+def new_pages(n_blocks=50, block_bytes=BLOCK_BYTES):
     """Pages that are new to the process when a block is filled and freed again and again, for each block."""
-    np.empty(BLOCK_BYTES, np.uint8).fill(1)
+    np.empty(block_bytes, np.uint8).fill(1)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for _ in range(n_blocks):
-        np.empty(BLOCK_BYTES, np.uint8).fill(1)
+        np.empty(block_bytes, np.uint8).fill(1)
     return (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / n_blocks
+
+
+def share_of_new_pages():
+    """Share of pages that are new, of the size of blocks that has most: some may lie where huge pages are one each."""
+    sizes = [BLOCK_BYTES * k // 8 for k in range(3, 9)]
+    return max(new_pages(block_bytes=size) / (size / os.sysconf("SC_PAGE_SIZE")) for size in sizes)
 
 
 def has_setting(dask_worker):
@@ -48,6 +54,16 @@ def wait_for_the_end_of_stations(client):
     while any(client.run(lambda: freed._n_stations).values()):
         assert time.monotonic() < deadline
         time.sleep(0.2)
+
+
+def workers_give_back(client):
+    """Whether all workers give freed memory back, now or in a few seconds: what they did before may just be ending."""
+    deadline = time.monotonic() + 10.0
+    while not all(share > 0.9 for share in client.run(share_of_new_pages).values()):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.5)
+    return True
 
 
 class Look(BaseCallback):
@@ -62,8 +78,8 @@ class Look(BaseCallback):
 
 
 def life():
-    """Pages before there are any, with two, with one of them, and at last with none; what is left counts nothing."""
-    found = [new_pages()]
+    """Pages before there are any (a share), with two, with one of them, and at last with none (a share)."""
+    found = [share_of_new_pages()]
     kept = [Fake(get_worker()), Fake(get_worker())]
     found.append(new_pages())
     kept.pop()
@@ -73,7 +89,7 @@ def life():
     kept.clear()
     gc.collect()
     time.sleep(freed._LATER_S + 0.5)
-    found.append(new_pages())
+    found.append(share_of_new_pages())
     return found
 
 
@@ -84,10 +100,10 @@ def test_freed_memory_stays_while_a_worker_has_a_station(client):
     wait_for_the_end_of_stations(client)
     before, two, one, after = client.submit(life, workers=[worker], pure=False).result()
     whole = BLOCK_BYTES / os.sysconf("SC_PAGE_SIZE")
-    assert before > 0.9 * whole
+    assert before > 0.9
     assert two < 0.1 * whole
     assert one < 0.1 * whole
-    assert after > 0.9 * whole
+    assert after > 0.9
 
 
 def test_fits_leave_the_workers_as_they_were(client):
@@ -95,14 +111,14 @@ def test_fits_leave_the_workers_as_they_were(client):
         pytest.skip("the workers' C library has no such setting, or Dask does not use it")
     wait_for_the_end_of_stations(client)
     whole = BLOCK_BYTES / os.sysconf("SC_PAGE_SIZE")
-    assert all(pages > 0.9 * whole for pages in client.run(new_pages).values())
+    assert workers_give_back(client)
     X, y = (as_array(one, (210, 210)) for one in numbers())
     look = Look(client)
     DaskUnbiasedGBMRegressor(n_estimators=2).fit(X, y, callbacks=[look])
     assert look.pages
     assert all(pages < 0.1 * whole for pages in look.pages)
     wait_for_the_end_of_stations(client)
-    assert all(pages > 0.9 * whole for pages in client.run(new_pages).values())
+    assert workers_give_back(client)
 
 
 def test_a_process_that_begot_nannies_is_left_alone(monkeypatch):

@@ -91,6 +91,8 @@ def _start(
     debug: Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")] = False,
 ) -> None:
     warnings.simplefilter("default" if debug else "ignore")
+    # what makes an importance worthless is said in any case
+    warnings.filterwarnings("always", message="X_val and y_val are the training rows")
 
 
 @app.command(

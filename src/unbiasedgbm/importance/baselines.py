@@ -63,7 +63,6 @@ def gain_importance(
     elif X_train is None:
         raise UnsupportedModelError(f"{tree_model.name} models keep no gains: pass X_train and y_train.")
     else:
-        tree_model.check_order(X_train, "X_train")
         part = Part.of(tree_model, X_train, y_train, sample_weight_train, "train", n_jobs, offset=offset_train)
         if tree_model.class_weight is not None:
             part = part.times(tree_model.class_weight(part.labels, part.weight))
@@ -153,7 +152,6 @@ def permutation_importance(
         raise ValueError(f"n_repeats must be at least 1, got {n_repeats}.")
     _check_table(X_val, "X_val")
     tree_model = read_model(model, loss, offset=offset_val is not None).named_by(X_val)
-    tree_model.check_order(X_val, "X_val")
     part = Part.of(tree_model, X_val, y_val, sample_weight_val, "val", n_jobs, offset=offset_val)
     everything = np.arange(len(part.y))
 

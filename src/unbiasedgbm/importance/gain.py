@@ -272,6 +272,7 @@ class Part:
         offset : array-like or None
             The model must have been read with ``offset=True``.
         """
+        model.check_order(X, f"X_{name}")
         encoded = model.encode(y)
         rows = model.bind(X, n_jobs)
         raw = np.ascontiguousarray(rows.base())

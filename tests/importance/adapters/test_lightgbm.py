@@ -158,12 +158,12 @@ def test_columns_in_another_order_are_refused() -> None:
         named.check_order(turned(tables[2]), "X_val")
     message = "Column 0 is 'gaps' where the model was trained with 'a_b'; reorder the columns"
     for trained in (model, model.booster_):
-        for wrong in (
-            (turned(tables[0]), *tables[1:]),
-            (*tables[:2], turned(tables[2]), y[400:]),
-            (*tables[:2], pa.Table.from_pandas(turned(tables[2]), preserve_index=False), y[400:]),
+        for argument, wrong in (
+            ("X_train", (turned(tables[0]), *tables[1:])),
+            ("X_val", (*tables[:2], turned(tables[2]), y[400:])),
+            ("X_val", (*tables[:2], pa.Table.from_pandas(turned(tables[2]), preserve_index=False), y[400:])),
         ):
-            with pytest.raises(ValueError, match=f"X_train or X_val: .*{message}"):
+            with pytest.raises(ValueError, match=f"{argument}: .*{message}"):
                 unbiased_gain(trained, *wrong)
         with pytest.raises(ValueError, match=f"X_val: .*{message}"):
             permutation_importance(trained, turned(tables[2]), y[400:])

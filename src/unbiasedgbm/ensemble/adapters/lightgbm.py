@@ -28,7 +28,6 @@ from unbiasedgbm.ensemble.adapters.neutral import (
     Tree,
     TreeModel,
     UnsupportedModelError,
-    check_order,
 )
 from unbiasedgbm.losses import Loss
 
@@ -68,7 +67,7 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None, offset: bool = Fals
         n_outputs=n_outputs,
         feature_names=names,
         loss=_loss(objective, parameters, n_outputs) if loss is None else as_loss(loss, n_outputs),
-        bind=lambda X, n_jobs: _Rows(model, names, trees, X, n_jobs, base, averaged),
+        bind=lambda X, n_jobs: _Rows(model, trees, X, n_jobs, base, averaged),
         encode=_encode(model, objective.split()[0], n_outputs, loss is not None),
         class_weight=_class_weight(model, objective, parameters),
         late_start=_late_start(model, objective, parameters, base) if start.any() else None,
@@ -82,16 +81,8 @@ class _Rows:
     """A table as a LightGBM model sees it."""
 
     def __init__(
-        self,
-        model: Any,
-        names: tuple[str, ...],
-        trees: tuple[Tree, ...],
-        X: Any,
-        n_jobs: int | None,
-        base: FloatArray,
-        averaged: bool,
+        self, model: Any, trees: tuple[Tree, ...], X: Any, n_jobs: int | None, base: FloatArray, averaged: bool
     ) -> None:
-        check_order(names, X, "X_train or X_val")
         self._model = model
         # LightGBM's raw score of an rf is the sum over its trees; its prediction is their mean.
         self._parts = max(1, len(trees) // len(base)) if averaged else 1

@@ -846,8 +846,8 @@ class UnbiasedGBMRegressor(RegressorMixin, _BaseUnbiasedGBM):
     **parameters
         All others are those of `UnbiasedGBMClassifier`, but for ``class_weight``; by default ``min_samples_leaf``
         is 3 in place of 5 and ``max_bins`` 255, and with ``split_rule="evidence"`` and ``loss="squared_error"``
-        ``min_samples_leaf`` is 1, ``num_leaves`` 255, and the value of a leaf is drawn to what its parent's would be,
-        as by four rows.
+        ``min_samples_leaf`` is 1, ``num_leaves`` 255 and more in large tables, and the value of a leaf is drawn to what
+        its parent's would be, as by four rows.
 
     Attributes
     ----------

@@ -89,14 +89,12 @@ class _Rows:
         raw = self._from_zero() if self._offset else self._predicted()
         return np.asarray(raw, dtype=np.float64).reshape(-1, self._n_outputs)[sample]
 
-    def _predicted(self, **kind: Any) -> Any:
+    def _predicted(self) -> Any:
         """The answer of the whole model, which knows the levels of its categories."""
         whole = self._booster.copy()
         whole.set_param(self._threads)
         # XGBoost takes an empty range for all trees, and there may be none.
-        return whole.predict(
-            self._matrix, iteration_range=(0, len(self._limits) - 1), **(kind or {"output_margin": True})
-        )
+        return whole.predict(self._matrix, output_margin=True, iteration_range=(0, len(self._limits) - 1))
 
     def _from_zero(self) -> Any:
         """The trees alone: a large start value would cost digits of a single precision sum."""

@@ -8,7 +8,8 @@ from unbiasedgbm.importance.baselines import (
 )
 from unbiasedgbm.importance.comparison import ImportanceComparison, compare_importances
 from unbiasedgbm.importance.crossfit import cross_unbiased_gain
-from unbiasedgbm.importance.gain import FewUsableSplitsWarning, TrainingRowsWarning, unbiased_gain
+from unbiasedgbm.importance.gain import FewUsableSplitsWarning, unbiased_gain
+from unbiasedgbm.importance.leaks import TrainingRowsWarning
 from unbiasedgbm.importance.result import Importance
 from unbiasedgbm.importance.selection import UnbiasedGainSelector
 

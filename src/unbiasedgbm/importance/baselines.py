@@ -13,8 +13,8 @@ from scipy import sparse
 from unbiasedgbm.ensemble.adapters import TreeModel, UnsupportedModelError, read_model
 from unbiasedgbm.ensemble.adapters.neutral import column_names
 from unbiasedgbm.importance import sums
-from unbiasedgbm.importance.gain import Part
 from unbiasedgbm.importance.result import FloatArray, Importance, IntArray
+from unbiasedgbm.importance.rows import RowSet
 from unbiasedgbm.losses import Loss
 
 
@@ -63,7 +63,7 @@ def gain_importance(
     elif X_train is None:
         raise UnsupportedModelError(f"{tree_model.name} models keep no gains: pass X_train and y_train.")
     else:
-        part = Part.of(tree_model, X_train, y_train, sample_weight_train, "train", n_jobs, offset=offset_train)
+        part = RowSet.of(tree_model, X_train, y_train, sample_weight_train, "train", n_jobs, offset=offset_train)
         if tree_model.class_weight is not None:
             part = part.times(tree_model.class_weight(part.labels, part.weight))
         per_tree = _credit(tree_model, _training_gains(tree_model, part))
@@ -152,7 +152,7 @@ def permutation_importance(
         raise ValueError(f"n_repeats must be at least 1, got {n_repeats}.")
     _check_table(X_val, "X_val")
     tree_model = read_model(model, loss, offset=offset_val is not None).named_by(X_val)
-    part = Part.of(tree_model, X_val, y_val, sample_weight_val, "val", n_jobs, offset=offset_val)
+    part = RowSet.of(tree_model, X_val, y_val, sample_weight_val, "val", n_jobs, offset=offset_val)
     everything = np.arange(len(part.y))
 
     def losses_of(table: Any) -> FloatArray:
@@ -304,7 +304,7 @@ def _shuffled_sparse(X: Any, column: int, order: IntArray) -> Any:
     return shuffled.asformat(X.format)
 
 
-def _training_gains(model: TreeModel, part: Part) -> list[FloatArray]:
+def _training_gains(model: TreeModel, part: RowSet) -> list[FloatArray]:
     """Gain of each node of each tree from its training rows, summed over outputs."""
     mass = float(len(part.y)) if part.weight is None else float(part.weight.sum())
     gains = []

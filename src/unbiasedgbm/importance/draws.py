@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from unbiasedgbm.ensemble.adapters import Tree
 from unbiasedgbm.importance.sums import FloatArray, IntArray
+from unbiasedgbm.importance.units import Paths
 from unbiasedgbm.kernels import hash64, kernel
 
 # Streams of different nodes must not overlap: more draws than this from one node are never asked for.
@@ -17,8 +18,9 @@ _STREAM = 1 << 40
 
 def draw_scores(
     tree: Tree,
+    paths: Paths,
     rows: tuple[IntArray, FloatArray, FloatArray],
-    train: FloatArray,
+    pull: FloatArray,
     score: FloatArray,
     scale: float,
     draws: int,
@@ -29,11 +31,12 @@ def draw_scores(
     Parameters
     ----------
     tree : Tree
+    paths : Paths
     rows : tuple of node (int32), g and h (float64), each of shape (n_val,)
         The held-out rows.
-    train : ndarray of shape (n_nodes, 2), float64
-        G and H of the training rows.
-    score : ndarray of shape (n_nodes,), float64
+    pull : ndarray of shape (n_nodes,), float64
+        G of the training rows.
+    score : ndarray of shape (n_slots,), float64
         By the closed form; tells which splits are judged, and where there is nothing but rounding errors.
     scale : float
         1/(2n), times the tree's share.
@@ -43,19 +46,20 @@ def draw_scores(
 
     Returns
     -------
-    ndarray of shape (n_nodes,), float64
+    ndarray of shape (n_slots,), float64
     """
     node, g, h = rows
     drawn = np.where(score == 0.0, 0.0, np.nan)
-    for v in np.flatnonzero(~np.isnan(score) & (score != 0.0)):
+    for slot in np.flatnonzero(~np.isnan(score) & (score != 0.0)):
+        v = int(paths.slot_node[slot])
         members = {c: _rows_below(tree, int(c), node, h) for c in (v, tree.left[v], tree.right[v])}
         k = min(len(members[tree.left[v]]), len(members[tree.right[v]]))
         ratio = {
-            c: mean_ratio(g, h, below, k, draws, np.uint64(key), np.uint64(3 * int(v) + place) * np.uint64(_STREAM))
+            c: mean_ratio(g, h, below, k, draws, np.uint64(key), np.uint64(3 * v + place) * np.uint64(_STREAM))
             for place, (c, below) in enumerate(members.items())
         }
-        children = sum(train[c, 0] * ratio[c] for c in (tree.left[v], tree.right[v]))
-        drawn[v] = scale * (children - train[v, 0] * ratio[v])
+        children = sum(pull[c] * ratio[c] for c in (tree.left[v], tree.right[v]))
+        drawn[slot] = scale * paths.slot_share[slot] * (children - pull[v] * ratio[v])
     return drawn
 
 

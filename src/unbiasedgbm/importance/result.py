@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any
 
@@ -44,6 +44,8 @@ class Importance:
         Confidence level of the intervals.
     tested : bool
         Whether zero means useless, so that z-scores and p-values make sense; NaN otherwise.
+    unjudged : ndarray of shape (n_features,), float64, or None
+        Share of what a feature's splits do to the training rows that could not be judged, for lack of held-out rows.
     per_tree : ndarray of shape (n_trees, n_features), float64, or None
     per_class : ndarray of shape (n_outputs, n_features), float64, or None
     per_depth : ndarray of shape (depth, n_features), float64, or None
@@ -75,6 +77,7 @@ class Importance:
     df: FloatArray | None = None
     level: float = 0.95
     tested: bool = True
+    unjudged: FloatArray | None = None
     per_tree: FloatArray | None = None
     per_class: FloatArray | None = None
     per_depth: FloatArray | None = None
@@ -125,6 +128,27 @@ class Importance:
 
     def _half_width(self) -> FloatArray:
         return self.se * special.stdtrit(self._df(), 0.5 + self.level / 2.0)
+
+    def part(self, columns: slice) -> Importance:
+        """Some of the features, tested by themselves.
+
+        Parameters
+        ----------
+        columns : slice
+
+        Returns
+        -------
+        Importance
+        """
+        tables = {name: getattr(self, name) for name in ("per_tree", "per_class", "per_depth", "df", "unjudged")}
+        return replace(
+            self,
+            feature_names=self.feature_names[columns],
+            importance=self.importance[columns],
+            se=self.se[columns],
+            n_splits=self.n_splits[columns],
+            **{name: None if table is None else table[..., columns] for name, table in tables.items()},
+        )
 
     def ranking(self) -> IntArray:
         """Feature numbers from the most to the least important, ties in column order."""

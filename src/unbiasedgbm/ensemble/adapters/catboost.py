@@ -58,6 +58,8 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None, offset: bool = Fals
         class_weight=_class_weight(parameters),
         sources=sources.table(),
         named=_named(stored["features_info"]),
+        leaf_rows=_leaf_rows(stored, trees),
+        leaf_weights=True,
     )
 
 
@@ -226,6 +228,14 @@ def _free_tree(stored: dict[str, Any], iteration: int, sources: _Sources, scale:
         iteration,
     )
     return tree, np.array(leaves, dtype=np.int32)
+
+
+def _leaf_rows(stored: dict[str, Any], trees: tuple[Tree, ...]) -> FloatArray | None:
+    """Weight of the training rows in each leaf of the first tree; trees that are not symmetric do not keep it."""
+    weights = stored["oblivious_trees"][0].get("leaf_weights") if stored.get("oblivious_trees") else None
+    if not weights:
+        return None
+    return np.concatenate([np.zeros(len(trees[0].left) - len(weights)), np.array(weights, dtype=np.float64)])
 
 
 def _loss(objective: str, n_outputs: int) -> Loss:

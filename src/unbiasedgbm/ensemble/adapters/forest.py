@@ -69,6 +69,7 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None) -> TreeModel:
         bind=lambda X, n_jobs: _Rows(model, members, X, base),
         encode=objectives.encoder(getattr(model, "classes_", None), loss is not None),
         class_weight=None if by_class is None else objectives.class_weights(model.classes_, by_class),
+        averaged=True,
     )
 
 

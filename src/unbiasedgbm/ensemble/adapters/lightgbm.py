@@ -74,6 +74,9 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None, offset: bool = Fals
         limits=tuple(range(0, len(trees) + 1, n_outputs)),
         named=names != tuple(f"Column_{j}" for j in range(len(names))),
         by_position=True,
+        averaged=averaged,
+        leaf_rows=_leaf_rows(blocks, trees),
+        all_rows=_every_row(parameters),
     )
 
 
@@ -177,6 +180,23 @@ def _tree(block: dict[str, str], *, output: int, iteration: int, start: float, p
         source[:n_splits] = _numbers(block["split_feature"], np.int32)
         gain[:n_splits] = _numbers(block["split_gain"], np.float64)
     return Tree(left, right, source, value, (output,), iteration, 1.0 / parts, gain)
+
+
+def _leaf_rows(blocks: list[dict[str, str]], trees: tuple[Tree, ...]) -> FloatArray | None:
+    """Rows in each leaf of the first tree."""
+    if not trees or "leaf_count" not in blocks[0]:
+        return None
+    counts = _numbers(blocks[0]["leaf_count"], np.float64)
+    # A tree without a split keeps no count.
+    return np.concatenate([np.zeros(len(trees[0].left) - len(counts)), counts]) if counts.any() else None
+
+
+def _every_row(parameters: dict[str, str]) -> bool:
+    """Whether trees are grown on all rows."""
+    shares = ("bagging_fraction", "pos_bagging_fraction", "neg_bagging_fraction")
+    sampled = parameters.get("bagging_freq", "0") != "0" and any(float(parameters.get(s, "1")) < 1.0 for s in shares)
+    strategy = parameters.get("data_sample_strategy", "bagging"), parameters.get("boosting", "gbdt")
+    return not sampled and "goss" not in strategy
 
 
 def _numbers(text: str, dtype: type) -> Any:

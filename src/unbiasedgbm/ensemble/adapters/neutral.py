@@ -138,6 +138,14 @@ class TreeModel:
         Whether the names are those of the training table's columns; otherwise they are made up.
     by_position : bool
         Whether the library takes columns by position without a look at their names.
+    averaged : bool
+        Whether the trees do not build on each other, as in a forest.
+    leaf_rows : ndarray of shape (n_nodes of the first tree,), float64, or None
+        Training rows in each leaf of the first tree, as the library counted them.
+    leaf_weights : bool
+        Whether ``leaf_rows`` are sums of weights.
+    all_rows : bool
+        Whether every training row is in ``leaf_rows``; otherwise some may have been left out by sampling, or held out.
     """
 
     library: str
@@ -156,6 +164,10 @@ class TreeModel:
     stored_names: tuple[str, ...] = ()
     named: bool = True
     by_position: bool = False
+    averaged: bool = False
+    leaf_rows: FloatArray | None = None
+    leaf_weights: bool = False
+    all_rows: bool = False
 
     def __post_init__(self) -> None:
         if not self.sources:

@@ -25,6 +25,7 @@ from unbiasedgbm.ensemble.trees import TreeEnsemble
 from unbiasedgbm.losses import Loss
 from unbiasedgbm.model import FittedModel
 from unbiasedgbm.threads import Pool, effective_n_jobs
+from unbiasedgbm.training.setup import digest_of, digest_text
 
 
 def read(model: Any, loss: Loss | Callable[..., Any] | None) -> TreeModel:
@@ -46,6 +47,7 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None) -> TreeModel:
         bind=lambda X, n_jobs: _Rows(model, ensemble, X, n_jobs),
         encode=_encode(model, loss is not None),
         class_weight=_class_weight(model),
+        leaf_rows=_leaf_rows(ensemble),
     )
 
 
@@ -66,6 +68,11 @@ class _Rows:
     def raw(self, sample: RowNumbers) -> FloatArray:
         table = self._model._model.read(_safe_indexing(self._X, sample), type(self._model).__name__)
         return self._model._model.raw(table, None, self._pool)
+
+    def stopped_by(self, y: FloatArray, weight: FloatArray | None) -> bool:
+        """Whether early stopping looked at this table, with these targets and weights."""
+        watched = self._model._model.watched.get("validation")
+        return watched is not None and watched == digest_text(digest_of(self._table, y, weight))
 
     def nodes(self, first: int, last: int) -> IntArray:
         part = _part(self._ensemble, first, last)
@@ -102,6 +109,14 @@ def _tree(model: FittedModel, ensemble: TreeEnsemble, number: int) -> Tree:
         iteration=0 if number < n_line else 1 + (number - n_line) // model.n_trees_each,
         share=1.0 if number < n_line else 1.0 / model.n_bags,
     )
+
+
+def _leaf_rows(ensemble: TreeEnsemble) -> FloatArray | None:
+    """Rows in each leaf of the first tree."""
+    if not ensemble.n_trees:
+        return None
+    end = int(ensemble.tree_start[1])
+    return np.where(ensemble.left[:end] < 0, ensemble.cover[:end], 0.0)
 
 
 def _encode(model: Any, custom: bool) -> Callable[[Any], FloatArray]:

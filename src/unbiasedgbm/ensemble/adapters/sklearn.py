@@ -64,6 +64,8 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None) -> TreeModel:
         encode=objectives.encoder(getattr(model, "classes_", None), loss is not None),
         # scikit-learn looks classes up by their number here, not by their label.
         class_weight=None if by_class is None else objectives.class_weights(np.arange(len(model.classes_)), by_class),
+        leaf_rows=_leaf_rows(model),
+        all_rows=_every_row(model),
     )
 
 
@@ -174,6 +176,22 @@ def _histogram_trees(model: Any) -> tuple[Tree, ...]:
                 )
             )
     return tuple(trees)
+
+
+def _leaf_rows(model: Any) -> FloatArray:
+    """Rows in each leaf of the first tree."""
+    if hasattr(model, "_predictors"):
+        nodes = model._predictors[0][0].nodes
+        return np.where(nodes["is_leaf"] == 1, nodes["count"], 0).astype(np.float64)
+    stored = model.estimators_[0, 0].tree_
+    return np.where(stored.children_left < 0, stored.n_node_samples, 0).astype(np.float64)
+
+
+def _every_row(model: Any) -> bool:
+    """Whether trees are grown on all rows, none held out for early stopping and none left out by sampling."""
+    if hasattr(model, "_predictors"):
+        return not model.do_early_stopping_
+    return model.subsample == 1.0 and model.n_iter_no_change is None
 
 
 def _loss(model: Any, n_outputs: int) -> Loss:

@@ -62,6 +62,9 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None, offset: bool = Fals
         # XGBoost adds up leaf values in single precision.
         precision=1e-5,
         named=booster.feature_names is not None,
+        averaged=n_iterations == 1 and parallel > 1,
+        leaf_rows=_leaf_rows(ensemble["trees"], objective["name"], _base(learner, n_outputs), offset),
+        leaf_weights=True,
     )
 
 
@@ -171,6 +174,16 @@ def _tree(stored: dict[str, Any], group: int, n_outputs: int, iteration: int, pa
         # Older releases keep no gains of trees with vector leaves.
         gain=np.array(stored["loss_changes"], dtype=np.float64) if "loss_changes" in stored else None,
     )
+
+
+def _leaf_rows(stored: list[dict[str, Any]], objective: str, base: FloatArray, offset: bool) -> FloatArray | None:
+    """Weight of the training rows in each leaf of the first tree, where the hessians that XGBoost keeps tell it."""
+    if offset or not stored or objective not in ("reg:squarederror", "binary:logistic", "binary:logitraw"):
+        return None
+    probability = 1.0 / (1.0 + math.exp(-float(base[0])))
+    each = 1.0 if objective == "reg:squarederror" else probability * (1.0 - probability)
+    left = np.array(stored[0]["left_children"])
+    return np.where(left < 0, np.array(stored[0]["sum_hessian"], dtype=np.float64) / each, 0.0)
 
 
 def _number(learner: dict[str, Any], key: str) -> int:

@@ -115,7 +115,7 @@ def model_of(library: str, loss: str, n_trees: int, *, leaves: int = 8, categori
 
 
 def null_rates(
-    data: Callable[[int], tuple[Any, Any]], fresh_model: Callable[[], Any], n_repeats: int
+    data: Callable[[int], tuple[Any, Any]], fresh_model: Callable[[], Any], n_repeats: int, **options: Any
 ) -> dict[str, dict[str, Any]]:
     """z-scores and rejections of every feature over repeats; half of each table trains, half judges.
 
@@ -126,7 +126,7 @@ def null_rates(
         X, y = data(seed)
         half = len(y) // 2
         model = fresh_model().fit(X[:half], y[:half])
-        results.append(unbiased_gain(model, X[:half], y[:half], X[half:], y[half:], n_jobs=1))
+        results.append(unbiased_gain(model, X[:half], y[:half], X[half:], y[half:], n_jobs=1, **options))
     return summary(results)
 
 
@@ -244,11 +244,11 @@ def closed_form(n_draws: int = 2000) -> dict[str, Any]:
     X, y = toy(0, 4000, "log", strength=1.0)
     model = model_of("lightgbm", "log", 60, leaves=16).set_params(learning_rate=0.3).fit(X[:2000], y[:2000])
     tables = (X[:2000], y[:2000], X[2000:], y[2000:])
-    exact = unbiased_gain(model, *tables, n_jobs=1)
+    exact = unbiased_gain(model, *tables, n_jobs=1, paper_sums=True)
     # Twenty batches give the averages and their own error.
     batches = np.array(
         [
-            unbiased_gain(model, *tables, draws=n_draws // 20, random_state=seed, n_jobs=1).importance
+            unbiased_gain(model, *tables, paper_sums=True, draws=n_draws // 20, random_state=seed, n_jobs=1).importance
             for seed in range(20)
         ]
     )

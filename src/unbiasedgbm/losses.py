@@ -47,6 +47,8 @@ class Loss:
         Whether h is 1 for every row.
     unit_dispersion : bool
         Whether the mean of g² equals the mean of h at the truth, so that gains are already in units of the noise.
+    rowwise : bool
+        Whether the derivatives of a row depend on that row alone.
     bounds : tuple of two floats or None
         Largest |g| and h that there can be, where they are known.
     leaf_level : float or None
@@ -58,6 +60,7 @@ class Loss:
     name: ClassVar[str] = ""
     n_outputs: int = 1
     constant_hessian: ClassVar[bool] = False
+    rowwise: bool = True
     unit_dispersion: ClassVar[bool] = False
     leaf_level: float | None = None
     max_step: ClassVar[float] = math.inf

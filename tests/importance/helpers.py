@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -51,6 +51,8 @@ def twin_unbiased_gain(
     min_rows: int = 5,
     weights: Any = (None, None),
     offsets: Any = (None, None),
+    groups: dict[str, list[int]] | None = None,
+    paper_sums: bool = False,
 ) -> tuple[Any, Any]:
     """Importance and standard errors, split by split, straight from the formulas.
 
@@ -60,99 +62,167 @@ def twin_unbiased_gain(
 
     Returns
     -------
-    importance, se : ndarray of shape (n_features,)
+    importance, se : ndarray of shape (n_features + n_groups,)
     """
-    X_train, y_train, X_val, y_val = tables
-    sides = []
-    for X, y, weight, offset in ((X_train, y_train, weights[0], offsets[0]), (X_val, y_val, weights[1], offsets[1])):
-        rows = model.bind(X, 1)
-        encoded = model.encode(y)
-        weight = np.ones(len(encoded)) if weight is None else np.asarray(weight, dtype=float)
-        raw = rows.base().copy()
-        if offset is not None:
-            raw += np.asarray(offset).reshape(raw.shape)
-        sides.append([rows.nodes(0, len(model.trees)), encoded, raw, weight])
-    if model.class_weight is not None:
-        by_class = model.class_weight(sides[0][1], None)
-        for side in sides:
-            side[3] = side[3] * by_class[side[1].astype(int)]
-    mass = sides[0][3].sum()
-    n_features = len(model.feature_names)
-    importance, psi = np.zeros(n_features), np.zeros((len(sides[1][1]), n_features))
-    before = None
-    for t, tree in enumerate(model.trees):
-        if before is None or tree.iteration != model.trees[t - 1].iteration:
-            before = [side[2].copy() for side in sides]
-        for output in tree.outputs:
-            (g, _), (g_held, h_held) = (
-                _gradients(model, side, raw, output) for side, raw in zip(sides, before, strict=True)
-            )
+    train, held = _sides(model, tables, weights, offsets)
+    mass, n_features = train.weight.sum(), len(model.feature_names)
+    paper_sums = paper_sums or model.averaged
+    sets = [{s} for s in range(n_features)] + [set(members) for members in (groups or {}).values()]
+    importance, psi = np.zeros(len(sets)), np.zeros((len(held.y), len(sets)))
+    taken_out: dict[frozenset[int], Any] = {}
+    shift, first_order = np.zeros(model.n_outputs), 0.0
+    iterations = sorted({tree.iteration for tree in model.trees})
+    for iteration in iterations:
+        numbers = [t for t, tree in enumerate(model.trees) if tree.iteration == iteration]
+        before = {unit: held.start + moved for unit, moved in taken_out.items()}
+        full = held.raw.copy(), train.raw.copy()
+        for t in numbers:
+            tree = model.trees[t]
+            means = node_means(tree, train, t)
             for v in np.flatnonzero(tree.is_split):
-                family = (v, tree.left[v], tree.right[v], max(tree.parent[v], 0))
-                _judge(
-                    importance,
-                    psi,
-                    [below(tree, u, sides[0][0][:, t]) for u in family[:3]],
-                    [below(tree, u, sides[1][0][:, t]) & (sides[1][3] > 0) for u in family],
-                    (g, g_held, h_held),
-                    model.sources[tree.source[v]],
-                    tree.share / (2 * mass),
-                    min_rows,
-                )
+                own = frozenset(model.sources[tree.source[v]])
+                for column, members in enumerate(sets):
+                    if not own & members:
+                        continue
+                    unit = own if column < n_features else frozenset(members)
+                    raw = full[0] if paper_sums else before.get(unit, full[0])
+                    share = len(own & members) / len(own)
+                    for position, output in enumerate(tree.outputs):
+                        g, h = _gradients(model, held, raw, output)
+                        pull, scale = (
+                            -_weight_below(tree, train, t) * (means[:, position] - means[v, position]),
+                            1 / mass,
+                        )
+                        masses = held.weight
+                        if paper_sums:
+                            g_train, _ = _gradients(model, train, full[1], output)
+                            pull = rows_inside(tree, train, t) @ g_train
+                            scale, masses = tree.share / (2 * mass), h
+                        score, contributions = judge(tree, int(v), held, t, g, masses, pull, min_rows)
+                        importance[column] += share * scale * score
+                        psi[:, column] += share * scale * contributions
+                        first_order += share * scale * score * (column < n_features)
+        for t in numbers:
+            tree = model.trees[t]
+            means = node_means(tree, train, t)
+            shift[list(tree.outputs)] += means[0]
+            for unit in {frozenset(s) for s in model.sources} | {frozenset(s) for s in sets[n_features:]}:
+                found = taken_out.setdefault(unit, np.zeros_like(held.raw))
+                found[:, list(tree.outputs)] += value_without(model, tree, means, held.nodes[:, t], unit)
+            for side in (train, held):
+                side.raw[:, list(tree.outputs)] += tree.value[side.nodes[:, t]]
+    factor = 1.0
+    if not paper_sums:
+        removed = np.average(
+            _values(model, held, held.start + shift) - _values(model, held, held.raw), weights=held.weight
+        )
+        factor = min(max(removed / first_order, 0.5), 1.0) if first_order > 0 else 0.5
+    return factor * importance, factor * np.sqrt((psi**2).sum(axis=0))
+
+
+def _sides(model: TreeModel, tables: Any, weights: Any, offsets: Any) -> list[Any]:
+    """Training and held-out rows: targets, weights, start values, raw predictions so far and leaves."""
+    sides = []
+    X_train, y_train, X_val, y_val = tables
+    for X, y, weight, offset in ((X_train, y_train, weights[0], offsets[0]), (X_val, y_val, weights[1], offsets[1])):
+        rows, encoded = model.bind(X, 1), model.encode(y)
+        start = rows.base() + (0 if offset is None else np.asarray(offset).reshape(rows.base().shape))
+        weight = np.ones(len(encoded)) if weight is None else np.asarray(weight, dtype=float)
+        nodes = rows.nodes(0, len(model.trees))
+        sides.append(SimpleNamespace(y=encoded, weight=weight, start=start, raw=start.copy(), nodes=nodes, inside={}))
+    if model.class_weight is not None:
+        by_class = model.class_weight(sides[0].y, None)
         for side in sides:
-            for position, output in enumerate(tree.outputs):
-                side[2][:, output] += tree.value[side[0][:, t], position]
-    return importance, np.sqrt((psi**2).sum(axis=0))
+            side.weight = side.weight * by_class[side.y.astype(int)]
+    return sides
+
+
+def _nodes(tree: Tree) -> range:
+    return range(len(tree.left))
+
+
+def _weight_below(tree: Tree, train: Any, t: int) -> Any:
+    return rows_inside(tree, train, t) @ train.weight
+
+
+def rows_inside(tree: Tree, side: Any, t: int) -> Any:
+    """Whether each row passes through each node of tree ``t``, shape (n_nodes, n_rows)."""
+    if t not in side.inside:
+        side.inside[t] = np.array([below(tree, u, side.nodes[:, t]) for u in _nodes(tree)])
+    return side.inside[t]
+
+
+def node_means(tree: Tree, train: Any, t: int) -> Any:
+    """Mean value of the leaves below each node, by training weight, shape (n_nodes, outputs of the tree)."""
+    weight = _weight_below(tree, train, t)
+
+    def mean(v: int) -> Any:
+        if tree.left[v] < 0:
+            return tree.value[v]
+        sides = [mean(int(c)) for c in (tree.left[v], tree.right[v])]
+        at = [weight[tree.left[v]], weight[tree.right[v]]]
+        return np.average(sides, axis=0, weights=at if sum(at) > 0 else None)
+
+    return np.array([mean(v) if tree.depth[v] >= 0 else np.zeros(len(tree.outputs)) for v in _nodes(tree)])
+
+
+def value_without(model: TreeModel, tree: Tree, means: Any, leaves: Any, unit: frozenset[int]) -> Any:
+    """What a tree adds to each row as far as no feature of the unit is asked: down to its first split on one."""
+    end = {}
+    for leaf in np.unique(leaves):
+        end[leaf], u = leaf, int(leaf)
+        while tree.parent[u] >= 0:
+            u = int(tree.parent[u])
+            if unit & set(model.sources[tree.source[u]]):
+                end[leaf] = u
+    return np.array([means[end[leaf]] for leaf in leaves])
 
 
 def _gradients(model: TreeModel, side: Any, raw: Any, output: int) -> tuple[Any, Any]:
-    g, h = model.loss.gradients(side[1], raw[:, 0].copy() if model.loss.n_outputs == 1 else raw)
+    g, h = model.loss.gradients(side.y, raw[:, 0].copy() if model.loss.n_outputs == 1 else raw)
     g, h = g.reshape(len(raw), -1)[:, output], h.reshape(len(raw), -1)[:, output]
-    return g * side[3], h * side[3]
+    return g * side.weight, h * side.weight
 
 
-def _judge(
-    importance: Any, psi: Any, train: Any, held: Any, gradients: Any, features: Any, scale: float, min_rows: int
-) -> None:
-    g, g_held, h_held = gradients
-    k = min(held[1].sum(), held[2].sum())
-    if k < 2:
-        return
-    held, above = held[:3], held[3]
-    share = [effective(h_held[rows]) / rows.sum() for rows in (above, *held)]
-    observed = [min(share[up], share[at]) * held[at - 1].sum() for up, at in ((0, 1), (1, 2), (1, 3))]
-    if min(observed[1:]) < min_rows - 0.5:
-        return
-    score, own = 0.0, np.zeros(len(psi))
-    for sign, rows_train, rows_held, n_eff in zip((-1.0, 1.0, 1.0), train, held, observed, strict=True):
-        n, G = rows_held.sum(), g[rows_train].sum()
-        gs, hs = g_held[rows_held], h_held[rows_held]
-        r0 = gs.sum() / hs.sum()
-        r = r0 + (1 / k - 1 / n) * (r0 * np.var(hs, ddof=1) - np.cov(gs, hs)[0, 1]) / hs.mean() ** 2
-        own[rows_held] += scale * sign * G * (gs - r0 * hs) / hs.sum() * np.sqrt(n_eff / (n_eff - 1))
-        score += scale * sign * G * r
-    own *= max(1.0, spread(own, held, train, (g, g_held, h_held), scale, observed))
-    for j in features:
-        importance[j] += score / len(features)
-        psi[:, j] += own / len(features)
+def _values(model: TreeModel, side: Any, raw: Any) -> Any:
+    return model.loss.values(side.y, raw[:, 0].copy() if model.loss.n_outputs == 1 else raw)
 
 
-def effective(h: Any) -> float:
-    """Rows of like mass that say as much."""
-    return h.sum() ** 2 / (h**2).sum() if len(h) else 0.0
-
-
-def spread(own: Any, held: Any, train: Any, gradients: Any, scale: float, observed: Any) -> float:
-    """Root of the variance of a split if rows of both children spread alike, over the one that was found."""
-    g, g_held, h_held = gradients
-    weight = [
-        scale * g[rows_train].sum() / h_held[rows_held].sum() * np.sqrt(n / (n - 1))
-        for rows_train, rows_held, n in zip(train, held, observed, strict=True)
-    ]
-    residuals = [g_held[rows] - g_held[rows].sum() / h_held[rows].sum() * h_held[rows] for rows in held[1:]]
+def judge(tree: Tree, v: int, held: Any, t: int, g: Any, masses: Any, pull: Any, min_rows: int) -> tuple[float, Any]:
+    """Score of one split and what each row adds to it, both without their scale."""
+    family = (v, int(tree.left[v]), int(tree.right[v]))
+    rows = [rows_inside(tree, held, t)[u] & (held.weight > 0) for u in family]
+    k, own = min(rows[1].sum(), rows[2].sum()), np.zeros(len(g))
+    observed = [_observed(tree, u, held, t, masses) for u in family]
+    if k < 2 or min(observed[1:]) < min_rows - 0.5:
+        return 0.0, own
+    # pull that sums to zero over the children has no part in the parent
+    ours = abs(pull[family[1]] + pull[family[2]] - pull[v]) > 1e-9 * abs(pull[list(family)]).max()
+    pulls = [0.0 if ours else pull[v], pull[family[1]], pull[family[2]]]
+    score, per_g = 0.0, []
+    for sign, P, inside, n_eff in zip((-1.0, 1.0, 1.0), pulls, rows, observed, strict=True):
+        n, gs, ms = inside.sum(), g[inside], masses[inside]
+        r0 = gs.sum() / ms.sum()
+        r = r0 + (1 / k - 1 / n) * (r0 * np.var(ms, ddof=1) - np.cov(gs, ms)[0, 1]) / ms.mean() ** 2
+        score += sign * P * r
+        per_g.append(P / ms.sum() * np.sqrt(n_eff / (n_eff - 1)))
+        own[inside] += sign * per_g[-1] * (gs - r0 * ms)
+    residuals = [g[i] - g[i].sum() / masses[i].sum() * masses[i] for i in rows[1:]]
     variance = (np.concatenate(residuals) ** 2).mean()
-    pooled = sum((w - weight[0]) ** 2 * rows.sum() * variance for w, rows in zip(weight[1:], held[1:], strict=True))
-    return float(np.sqrt(pooled / (own**2).sum())) if own.any() else 1.0
+    pooled = sum((w - per_g[0]) ** 2 * inside.sum() * variance for w, inside in zip(per_g[1:], rows[1:], strict=True))
+    return score, own * max(1.0, np.sqrt(pooled / (own**2).sum()) if own.any() else 1.0)
+
+
+def _observed(tree: Tree, v: int, held: Any, t: int, masses: Any) -> float:
+    """Rows of a node, or fewer if here or above a few rows have most of the mass."""
+    share, u = 1.0, v
+    while u >= 0:
+        inside = rows_inside(tree, held, t)[u] & (held.weight > 0)
+        share = min(
+            share, masses[inside].sum() ** 2 / (masses[inside] ** 2).sum() / inside.sum() if inside.any() else 0
+        )
+        u = int(tree.parent[u])
+    return share * (rows_inside(tree, held, t)[v] & (held.weight > 0)).sum()
 
 
 def below(tree: Tree, top: int, nodes: Any) -> Any:

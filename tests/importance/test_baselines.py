@@ -76,7 +76,7 @@ def test_gain_of_catboost_is_computed(data: tuple[Any, Any]) -> None:
     assert (result.importance >= 0.0).all()
     # With a constant hessian and the training rows as held-out rows, unbiased gain is the gain.
     with pytest.warns(TrainingRowsWarning):
-        same = unbiased_gain(model, X[:500], y[:500], X[:500], y[:500], min_rows=2)
+        same = unbiased_gain(model, X[:500], y[:500], X[:500], y[:500], min_rows=2, paper_sums=True)
     np.testing.assert_allclose(result.importance, same.importance)
 
 

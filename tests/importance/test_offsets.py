@@ -155,7 +155,8 @@ def test_the_other_importances_know_offsets() -> None:
     # With the training rows as held-out rows, unbiased gain is the gain.
     gain = gain_importance(model, X[:N], y[:N], offset_train=offset[:N])
     same = unbiased_gain(
-        model, X[:N], y[:N], X[:N], y[:N], offset_train=offset[:N], offset_val=offset[:N], min_rows=2
+        model, X[:N], y[:N], X[:N], y[:N], offset_train=offset[:N], offset_val=offset[:N], min_rows=2,
+        paper_sums=True,
     )  # fmt: skip
     np.testing.assert_allclose(gain.importance, same.importance, rtol=1e-6)
     permuted = permutation_importance(model, X[N:], y[N:], offset_val=offset[N:])

@@ -36,11 +36,12 @@ def test_noise_of_one_tree_scores_zero(library: str, loss: str) -> None:
         assert feature["sd_z"] > np.sqrt(stats.chi2.ppf(1e-4, n - 1) / (n - 1))
 
 
-def test_overfitted_noise_scores_below_zero() -> None:
+def test_overfitted_noise_scores_below_zero_in_the_papers_sums() -> None:
     table = validation.null_rates(
         lambda seed: validation.toy(seed, 2000, "squared"),
         lambda: validation.model_of("lightgbm", "squared", 30),
         40,
+        paper_sums=True,
     )
     assert table["Column_2"]["mean_z"] < -1.0
     assert table["Column_2"]["rejected"] == 0.0

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from unbiasedgbm.ensemble.adapters import TreeModel
 from unbiasedgbm.ensemble.adapters.neutral import column_names
 from unbiasedgbm.importance.result import FloatArray
-from unbiasedgbm.importance.rows import GainRows
+from unbiasedgbm.importance.rows import GainRows, RowSet
 
 UIntArray = npt.NDArray[np.uint64]
 
@@ -46,11 +46,11 @@ def check_tables(X_train: Any, X_val: Any, rows: GainRows, given_weight: FloatAr
             "X_val and y_val are the training rows: targets and predictions are the same, row by row. Judged by rows "
             "that chose the splits, noise looks useful. Give held-out rows, or use cross_unbiased_gain."
         )
-    n_common, n_expected = common_rows(X_train, train.y, X_val, held.y)
+    n_common, n_held, n_expected = common_rows(X_train, train, X_val, held)
     n_excess = n_common - n_expected
-    if n_excess > max(2.0, 0.01 * len(held.y)) and n_excess > 5.0 * np.sqrt(n_expected + 1.0):
+    if n_excess > max(2.0, 0.01 * n_held) and n_excess > 5.0 * np.sqrt(n_expected + 1.0):
         return (
-            f"{n_common} of the {len(held.y)} rows of X_val are in X_train, too, with the same target. Judged by rows "
+            f"{n_common} of the {n_held} rows of X_val are in X_train, too, with the same target. Judged by rows "
             "that chose the splits, noise looks useful. Remove them from X_val."
         )
     stopped_by = getattr(held.rows, "stopped_by", None)
@@ -71,7 +71,7 @@ def check_leaves(model: TreeModel, train: FloatArray, held: FloatArray) -> str |
     train, held : ndarray of shape (n_nodes,), float64
         Training and held-out rows in each leaf of the first tree, or their weights where the model knows weights.
     """
-    if model.leaf_rows is None:
+    if model.leaf_rows is None or not len(train):
         return None
     known, given = float(model.leaf_rows.sum()), float(train.sum())
     close = 0.5 + 1e-4 * known
@@ -129,30 +129,26 @@ def _same_table(rows: GainRows, telling: int) -> bool:
     return len(np.unique(pairs, axis=0)) >= telling
 
 
-def common_rows(X_train: Any, y_train: FloatArray, X_val: Any, y_val: FloatArray) -> tuple[int, float]:
-    """Held-out rows that are training rows, too, and how many there would be if the tables were dealt at random.
+def common_rows(X_train: Any, train: RowSet, X_val: Any, held: RowSet) -> tuple[int, int, float]:
+    """Number of held-out rows that are training rows, too; of all of them; and of twins that chance would make.
 
     Tables of few different values hold the same row more than once; where the training rows do, as large a share of the
-    held-out rows is expected to have a twin among them. Tables whose columns cannot be seen have none in common.
-
-    Parameters
-    ----------
-    X_train, X_val : tables
-    y_train, y_val : ndarray of shape (n_rows,) or (n_rows, n_columns), float64
+    held-out rows is expected to have a twin among them. Tables whose columns cannot be seen have none in common, and
+    rows of weight zero are absent.
     """
     keys: list[UIntArray] = []
-    columns = _columns(X_train), _columns(X_val)
-    if any(one is None for one in columns) or y_train.ndim != y_val.ndim:
-        return 0, 0.0
+    sides = (_columns(X_train), train), (_columns(X_val), held)
+    if any(columns is None for columns, _ in sides) or train.y.ndim != held.y.ndim:
+        return 0, len(held.y), 0.0
     for text in (False, True):
         # Text takes much longer, and is only looked at if the numbers agree.
-        found = [_keys(one, y, text) for one, y in zip(columns, (y_train, y_val), strict=True)]
+        found = [_keys(columns or [], rows.y, text)[rows.masses() > 0.0] for columns, rows in sides]
         keys = [own + other for own, other in zip(keys, found, strict=True)] if keys else found
         n_common = int(np.isin(keys[1], keys[0]).sum())
         if n_common == 0:
-            return 0, 0.0
+            return 0, len(keys[1]), 0.0
     _, place, counts = np.unique(keys[0], return_inverse=True, return_counts=True)
-    return n_common, float((counts[place] > 1).mean()) * len(y_val)
+    return n_common, len(keys[1]), float((counts[place] > 1).mean()) * len(keys[1])
 
 
 def _columns(X: Any) -> list[Any] | None:

@@ -21,6 +21,9 @@ from unbiasedgbm.losses import Loss
 # Rows whose gradients are computed at once: their entries fit in a processor's cache.
 _BLOCK = 8_192
 
+# Places at which a gradient is integrated.
+_INTEGRAL_POINTS = 16
+
 
 @dataclass(frozen=True, eq=False)
 class RowSet:
@@ -120,10 +123,13 @@ class RowSet:
         g, h = loss.gradients(self.y, self.outputs())
         return self._weighted(g, self.weight), self._weighted(h, self.weight)
 
-    def gradients_without(self, loss: Loss, row: LongArray, raw: FloatArray) -> FloatArray:
-        """Weighted g of some rows at other raw predictions, shape (n_outputs, len(row))."""
-        g, _ = loss.gradients(self.y[row], self.outputs(raw))
-        return self._weighted(g, None if self.weight is None else self.weight[row])
+    def gradients_at(self, loss: Loss, raw: FloatArray, row: LongArray | None = None) -> FloatArray:
+        """Weighted g of all or some rows at other raw predictions, shape (n_outputs, n_rows)."""
+        y, weight = (self.y, self.weight) if row is None else (self.y[row], self.weight)
+        if row is not None and weight is not None:
+            weight = weight[row]
+        g, _ = loss.gradients(y, self.outputs(raw))
+        return self._weighted(g, weight)
 
     @staticmethod
     def _weighted(values: FloatArray, weight: FloatArray | None) -> FloatArray:
@@ -291,6 +297,10 @@ class GainRows:
                 sums.repeat_entries(node, paths.entry_start, self._gradients[k][0][output], found[position])
             return found
         own = self._own[k - len(self.train)]
+        outputs = list(tree.outputs)
+        if not self._loss.rowwise:
+            self._fill_whole(rows, node, paths, own, outputs, found)
+            return found
         for begin in range(0, len(node), _BLOCK):
             end = min(begin + _BLOCK, len(node))
             block = slice(int(first[begin]), int(first[end]))
@@ -299,8 +309,18 @@ class GainRows:
             sums.gather_entries(
                 node[begin:end], paths.entry_start, paths.entry_unit, rows.raw[begin:end], own[begin:end], row, raw
             )
-            found[:, block] = rows.gradients_without(self._loss, row + begin, raw)[list(tree.outputs)]
+            found[:, block] = rows.gradients_at(self._loss, raw, row + begin)[outputs]
         return found
+
+    def _fill_whole(
+        self, rows: RowSet, node: Any, paths: Paths, own: Any, outputs: list[int], found: FloatArray
+    ) -> None:
+        """The same for a loss whose gradients depend on all rows: unit by unit, at all rows without the unit."""
+        for unit in np.unique(paths.slot_unit).tolist():
+            g = rows.gradients_at(self._loss, rows.raw - own[:, unit])
+            for position, output in enumerate(outputs):
+                arrays = paths.entry_start, paths.entry_unit
+                sums.place_entries(node, *arrays, unit, np.ascontiguousarray(g[output]), found[position])
 
     def paths(self, number: int) -> Paths:
         """Paths of one tree."""
@@ -407,15 +427,23 @@ class GainRows:
     def removed(self, shift: FloatArray) -> list[FloatArray]:
         """Held-out loss of each row that all splits together take away, weighted, and the weights; each (n_held,).
 
+        The difference of the loss is the integral of its gradient between the two predictions, so that a loss needs no
+        values.
+
         Parameters
         ----------
         shift : ndarray of shape (n_outputs,), float64
             What the trees would add to every row if none of them had a split.
         """
+        places, weights = np.polynomial.legendre.leggauss(_INTEGRAL_POINTS)
         found = []
         for rows, first in zip(self.held, self._first_raw, strict=True):
-            before = self._loss.values(rows.y, rows.outputs(first + shift))
-            found.append((before - self._loss.values(rows.y, rows.outputs())) * rows.masses())
+            way = rows.raw - first - shift
+            integral = np.zeros(len(rows.y))
+            for place, weight in zip((places + 1.0) / 2.0, weights / 2.0, strict=True):
+                g = rows.gradients_at(self._loss, rows.raw - (1.0 - place) * way)
+                integral -= weight * (g.T * way).sum(axis=1)
+            found.append(integral)
         return [_joined(found), _joined([rows.masses() for rows in self.held])]
 
     def removed_sums(self, shift: FloatArray) -> tuple[float, float]:

@@ -170,6 +170,19 @@ def repeat_entries(node: IntArray, entry_start: IntArray, g: FloatArray, repeate
 
 
 @kernel
+def place_entries(
+    node: IntArray, entry_start: IntArray, entry_unit: IntArray, unit: int, g: FloatArray, placed: FloatArray
+) -> None:
+    """The gradient of each row for the entries of one unit; ``placed`` of shape (n_entries,) is written there."""
+    place = 0
+    for i in range(len(node)):
+        for entry in range(entry_start[node[i]], entry_start[node[i] + 1]):
+            if entry_unit[entry] == unit:
+                placed[place] = g[i]
+            place += 1
+
+
+@kernel
 def add_own_effects(
     node: IntArray,
     entry_start: IntArray,

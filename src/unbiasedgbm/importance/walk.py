@@ -11,12 +11,11 @@ Student's t with the degrees of freedom that Σψ² has.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from unbiasedgbm.ensemble.adapters import Tree, TreeModel, UnsupportedModelError
+from unbiasedgbm.ensemble.adapters import Tree, TreeModel
 from unbiasedgbm.exact import fixed_unit
 from unbiasedgbm.importance import sums
 from unbiasedgbm.importance.draws import draw_scores
@@ -74,7 +73,8 @@ class Tally:
     shift : ndarray of shape (n_outputs,), float64
         What the trees would add to every row if none of them had a split.
     leaf_rows : ndarray of shape (2, n_nodes), float64
-        Training and held-out rows in each leaf of the first tree, or their weights where the model knows weights.
+        Training and held-out rows in each leaf of the first tree, or their weights where the model knows weights;
+        without nodes if they are not known.
     """
 
     def __init__(self, model: TreeModel, units: Units) -> None:
@@ -134,7 +134,7 @@ def walk(model: TreeModel, units: Units, rows: GainRows, options: GainOptions) -
         for position in range(len(tree.outputs)):
             total = rows.sums(number, position, fixed)
             if number == position == 0 and not (options.paper_sums and model.leaf_weights):
-                tally.leaf_rows = _leaf_rows(model, total, fixed)
+                tally.leaf_rows = _leaf_rows(model, total, fixed, rows.n_train)
             mean[:, position] = _judge(tally, number, position, rows, total, fixed, mass, options)
         tally.shift[list(tree.outputs)] += mean[0]
         rows.advance(number, mean)
@@ -142,20 +142,19 @@ def walk(model: TreeModel, units: Units, rows: GainRows, options: GainOptions) -
     return tally
 
 
-def _leaf_rows(model: TreeModel, total: TreeSums, fixed: FloatArray) -> FloatArray:
+def _leaf_rows(model: TreeModel, total: TreeSums, fixed: FloatArray, n_train: int) -> FloatArray:
     """Rows in each leaf, or their weights, shape (2, n_nodes)."""
     found = np.stack([total.train, total.held])
+    if not model.leaf_weights and found[0, :, sums.N].sum() != n_train:
+        # The library has counted the rows of weight zero, too.
+        return np.zeros((2, 0))
     return found[:, :, sums.MASS] / fixed[:, :1] if model.leaf_weights else found[:, :, sums.N].astype(np.float64)
 
 
 def removed_loss(rows: GainRows, shift: FloatArray) -> float:
-    """Held-out loss a row that the splits of a model take away; NaN if the loss has no values."""
-    try:
-        with np.errstate(all="ignore"):
-            loss, mass = rows.removed_sums(shift)
-    except UnsupportedModelError:
-        return math.nan
-    return loss / mass if math.isfinite(loss) else math.nan
+    """Held-out loss a row that the splits of a model take away."""
+    loss, mass = rows.removed_sums(shift)
+    return loss / mass
 
 
 def realised_share(removed: float, first_order: float) -> float:
@@ -165,9 +164,7 @@ def realised_share(removed: float, first_order: float) -> float:
     followed down to its minimum gives one half of that, the first short step of it nearly all. Overfitting may leave
     less than half; that harm is no feature's and is not taken from any.
     """
-    if not first_order > 0.0 or math.isnan(removed):
-        return 0.5
-    return min(max(removed / first_order, 0.5), 1.0)
+    return min(max(removed / first_order, 0.5), 1.0) if first_order > 0.0 else 0.5
 
 
 def _fixed_units(largest: FloatArray, n_train: int, n_held: int) -> FloatArray:

@@ -318,7 +318,7 @@ def test_label_weights_leave_the_start_value_alone(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(
         gain,
         "walk",
-        lambda *given: starts.extend(p.raw.copy() for p in (*given[1].train, *given[1].held)) or walk(*given),
+        lambda *given: starts.extend(p.raw.copy() for p in (*given[2].train, *given[2].held)) or walk(*given),
     )
     unbiased_gain(fit(lightgbm.LGBMClassifier, *tables[:2], **options), *tables)
     # LightGBM's own: that of a model that finds no split

@@ -57,7 +57,7 @@ def test_gain_is_computed_from_the_training_rows() -> None:
     model = UnbiasedGBMRegressor(n_estimators=5, random_state=0, linear_start=False).fit(X, y)
     gain = gain_importance(model, X, y)
     assert (gain.importance >= 0.0).all()
-    same = unbiased_gain(model, X, y, X, y, min_rows=2)
+    same = unbiased_gain(model, X, y, X, y, min_rows=2, paper_sums=True)
     np.testing.assert_allclose(gain.importance, same.importance, rtol=1e-6)
     with pytest.raises(TypeError, match="pass X_train"):
         gain_importance(model)

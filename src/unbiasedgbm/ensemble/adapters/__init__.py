@@ -115,7 +115,10 @@ def as_loss(loss: Loss | Callable[..., Any], n_outputs: int) -> Loss:
                 f"{_raw_predictions(n_outputs)}."
             )
         return loss
-    return CustomLoss(loss, _no_values, n_outputs)
+    custom = CustomLoss(loss, _no_values, n_outputs)
+    # It may be one of ranking, which looks at all rows of a query.
+    custom.rowwise = False
+    return custom
 
 
 def _raw_predictions(number: int) -> str:

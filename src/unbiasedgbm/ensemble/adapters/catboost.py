@@ -231,9 +231,13 @@ def _free_tree(stored: dict[str, Any], iteration: int, sources: _Sources, scale:
 
 
 def _leaf_rows(stored: dict[str, Any], trees: tuple[Tree, ...]) -> FloatArray | None:
-    """Weight of the training rows in each leaf of the first tree; trees that are not symmetric do not keep it."""
-    weights = stored["oblivious_trees"][0].get("leaf_weights") if stored.get("oblivious_trees") else None
-    if not weights:
+    """Weight of the training rows in each leaf of the first tree.
+
+    Trees that are not symmetric do not keep it, and statistics of categories are others in training than afterwards.
+    """
+    first = (stored.get("oblivious_trees") or [{}])[0]
+    weights, splits = first.get("leaf_weights"), first.get("splits") or []
+    if not weights or any(split["split_type"] == "OnlineCtr" for split in splits):
         return None
     return np.concatenate([np.zeros(len(trees[0].left) - len(weights)), np.array(weights, dtype=np.float64)])
 

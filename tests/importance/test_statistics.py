@@ -124,7 +124,7 @@ def test_power_rises() -> None:
 
 
 def test_closed_form_against_draws() -> None:
-    assert validation.closed_form(400)["largest_gap_in_monte_carlo_errors"] < 4.0
+    assert validation._closed_form_gap(400)["largest_gap_in_monte_carlo_errors"] < 4.0
 
 
 def test_intervals_cover_quickly(monkeypatch: pytest.MonkeyPatch) -> None:

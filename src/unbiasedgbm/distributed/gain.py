@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from distributed import Client
 
 from unbiasedgbm.distributed.clients import chosen_client
@@ -18,8 +17,13 @@ from unbiasedgbm.distributed.statistics import RemoteStatistics
 from unbiasedgbm.distributed.survey import n_rows_of
 from unbiasedgbm.ensemble.adapters import TreeModel, read_model
 from unbiasedgbm.exact import RowStatistics, Scale, units_sum
-from unbiasedgbm.importance.gain import GainOptions, GainRows, Part, judge_model
-from unbiasedgbm.importance.result import FloatArray, Importance, IntArray
+from unbiasedgbm.importance.gain import judge_model
+from unbiasedgbm.importance.result import FloatArray, Importance, group_names
+from unbiasedgbm.importance.rows import GainRows, RowSet, TreeSums
+from unbiasedgbm.importance.score import TreeScores
+from unbiasedgbm.importance.sums import LongArray
+from unbiasedgbm.importance.units import Members, Units
+from unbiasedgbm.importance.walk import GainOptions
 from unbiasedgbm.losses import Loss
 
 # Times that the walk is begun anew because a worker was lost.
@@ -38,6 +42,7 @@ def unbiased_gain(
     groups: Mapping[str, Sequence[str | int]] | None = None,
     level: float = 0.95,
     min_rows: int = 5,
+    paper_sums: bool = False,
     n_jobs: int | None = None,
     client: Client | None = None,
 ) -> Importance:
@@ -52,7 +57,7 @@ def unbiased_gain(
         must be one of this library.
     X_train, y_train, X_val, y_val
         Dask collections or lists of delayed tables, cut at the same rows.
-    sample_weight_train, sample_weight_val, groups, level, min_rows
+    sample_weight_train, sample_weight_val, groups, level, min_rows, paper_sums
         As in `unbiasedgbm.unbiased_gain`. Its ``loss``, ``draws``, ``random_state`` and offsets need all rows in one
         place.
     n_jobs : int, optional
@@ -72,6 +77,8 @@ def unbiased_gain(
     client = chosen_client(client)
     local = model.to_local() if hasattr(model, "to_local") else model
     tree_model = read_model(local, None).named_by(X_train)
+    members = group_names(groups, tree_model.feature_names, tree_model.stored_names)
+    options = GainOptions(min_rows, paper_sums).for_model(tree_model)
     for attempt in range(_ATTEMPTS):
         crew = None
         # anew, with keys of their own: those of the last attempt are cancelled
@@ -83,8 +90,8 @@ def unbiased_gain(
         parts |= {(WATCH, i): part for i, part in enumerate(held)}
         try:
             crew = Crew(client, parts, n_jobs, GainStation)
-            rows = RemoteGainRows(crew, local, tree_model)
-            return judge_model(tree_model, rows, GainOptions(min_rows), groups, level)
+            rows = RemoteGainRows(crew, local, tree_model, members, options.paper_sums)
+            return judge_model(tree_model, rows.units, rows, options, members, level)
         except WorkerLostError as error:
             if attempt + 1 == _ATTEMPTS:
                 raise RuntimeError(f"{_ATTEMPTS} times in a row a worker was lost.") from error
@@ -95,7 +102,7 @@ def unbiased_gain(
 
 
 class RemoteGainRows(GainRows):
-    """Rows on the stations of a crew; see `importance.gain.GainRows`.
+    """Rows on the stations of a crew; see `importance.rows.GainRows`.
 
     Parameters
     ----------
@@ -103,18 +110,22 @@ class RemoteGainRows(GainRows):
     model : object
         The model itself; stations read it again.
     tree_model : TreeModel
+    members : mapping
+        Feature numbers of each group.
+    paper_sums : bool
     """
 
-    def __init__(self, crew: Crew, model: Any, tree_model: TreeModel) -> None:
-        self._crew, self.model = crew, tree_model
-        self._together = None
+    def __init__(self, crew: Crew, model: Any, tree_model: TreeModel, members: Members, paper_sums: bool) -> None:
+        self._crew, self.model, self.paper_sums = crew, tree_model, paper_sums
+        self.units = Units.of(tree_model, members)
+        self._together, self._paths = None, None
         self._waiting: list[Step] = []
         n_classes = len(model.classes_) if hasattr(model, "classes_") else 0
         sizes = np.zeros(n_classes, np.int64)
         self.n_train = self.n_held = 0
         self._weighted = False
         some_weight = {"train": False, "val": False}
-        for n_train, n_held, weighted, found, weighty in self.ask(("open", (model, n_classes)))[0]:
+        for n_train, n_held, weighted, found, weighty in self.ask(("open", (model, members, paper_sums, n_classes)))[0]:
             some_weight |= dict.fromkeys(weighty, True)
             self.n_train, self.n_held, self._weighted = (
                 self.n_train + n_train, self.n_held + n_held, self._weighted or weighted,
@@ -140,35 +151,48 @@ class RemoteGainRows(GainRows):
         """Statistics of the training rows."""
         return RemoteStatistics(self.ask, TRAIN, self.n_train, self._weighted)
 
-    def tops(self, loss: Loss) -> FloatArray:
-        """Gradients of an iteration."""
+    def begin_prepared(self, loss: Loss) -> None:
+        """Begin an iteration, when the next question is asked."""
         prepared = type(loss).prepare_over is not Loss.prepare_over
-        found: FloatArray = self.ask(("tops", (loss if prepared else None,)))[0]
+        self._waiting.append(("begin", (loss if prepared else None,)))
+
+    def largest(self, number: int) -> FloatArray:
+        """Largest gradients and masses for a tree."""
+        found: FloatArray = self.ask(("largest", (number,)))[0]
         return found
 
-    def sums(self, number: int, output: int, units: FloatArray) -> npt.NDArray[np.int64]:
-        """Sums of the leaves of a tree."""
-        found: npt.NDArray[np.int64] = self.ask(("sums", (number, output, units)))[0]
+    def sums(self, number: int, position: int, units: FloatArray) -> TreeSums:
+        """Sums over the rows of a tree."""
+        found: TreeSums = self.ask(("sums", (number, position, units)))[0]
         return found
 
-    def add(self, number: int, output: int, per_g: FloatArray, per_h: FloatArray) -> None:
+    def add(self, number: int, position: int, scores: TreeScores) -> None:
         """Add contributions of held-out rows, when the next question is asked."""
-        self._waiting.append(("contribute", (number, output, per_g, per_h)))
+        self._waiting.append(("contribute", (number, position, scores)))
 
-    def advance(self, number: int) -> None:
-        """Add one tree to the raw predictions, when the next question is asked."""
-        self._waiting.append(("forward", (number,)))
+    def advance(self, number: int, mean: FloatArray) -> None:
+        """Add one tree to the predictions, when the next question is asked."""
+        self._waiting.append(("forward", (number, mean)))
 
     def prove(self) -> None:
         """Raise unless the sums of leaf values are the model's own predictions."""
         self.ask(("prove", ()))
 
-    def moments(self, columns: Sequence[IntArray]) -> tuple[FloatArray, FloatArray]:
-        """Σψ² and Σψ⁴ of sets of features."""
-        scales = self.ask(("moment_scales", (list(columns),)))[0]
-        units = self.ask(("moment_units", (list(columns), scales)))[0]
-        found = np.array([scale.value(total) for scale, total in zip(scales, units, strict=True)])
-        return found[: len(columns)], found[len(columns) :]
+    def removed_sums(self, shift: FloatArray) -> tuple[float, float]:
+        """Sums of the held-out loss that the splits take away, and of the held-out weights."""
+        loss, mass = self._exact_sums("removed", shift)
+        return loss, mass
+
+    def moments(self) -> tuple[FloatArray, FloatArray]:
+        """Σψ² and Σψ⁴ of all features and groups of features."""
+        found = np.array(self._exact_sums("powers"))
+        return found[: len(found) // 2], found[len(found) // 2 :]
+
+    def _exact_sums(self, name: str, *arguments: Any) -> list[float]:
+        """Sums over all held-out rows of what stations compute by a method of `GainRows`."""
+        scales = self.ask(("column_scales", (name, arguments)))[0]
+        units = self.ask(("column_units", (name, arguments, scales)))[0]
+        return [scale.value(total) for scale, total in zip(scales, units, strict=True)]
 
 
 def _largest(a: FloatArray, b: FloatArray) -> FloatArray:
@@ -190,13 +214,14 @@ def _nothing(a: None, b: None) -> None:
 MERGE |= {
     "open": operator.add,
     "times": _nothing,
-    "tops": _largest,
+    "begin": _nothing,
+    "largest": _largest,
     "sums": operator.add,
     "contribute": _nothing,
     "forward": _nothing,
     "prove": _nothing,
-    "moment_scales": _joined,
-    "moment_units": _added,
+    "column_scales": _joined,
+    "column_units": _added,
 }
 
 
@@ -205,7 +230,9 @@ class GainStation(Station):
 
     _gain: GainRows
 
-    def _do_open(self, model: Any, n_classes: int) -> list[tuple[int, int, bool, IntArray, list[str]]]:
+    def _do_open(
+        self, model: Any, members: Members, paper_sums: bool, n_classes: int
+    ) -> list[tuple[int, int, bool, LongArray, list[str]]]:
         """Bind all partitions to the model.
 
         Returns
@@ -215,15 +242,15 @@ class GainStation(Station):
             "val" those that have a row with a positive weight.
         """
         tree_model = read_model(model, None)
-        found: dict[str, list[Part]] = {TRAIN: [], WATCH: []}
+        found: dict[str, list[RowSet]] = {TRAIN: [], WATCH: []}
         for (kind, _), (X, y, weight) in self._raw.items():
             name, n_rows = "train" if kind == TRAIN else "val", n_rows_of(X)
             if n_rows == 0 and np.size(y):
                 raise ValueError(f"X_{name} has no rows in a partition in which y_{name} has {np.size(y)}.")
             if n_rows:
-                found[kind].append(Part.of(tree_model, X, y, weight, name, self._pool.n_threads, whole=False))
+                found[kind].append(RowSet.of(tree_model, X, y, weight, name, self._pool.n_threads, whole=False))
         self._raw = {}
-        self._gain = GainRows(tree_model, found[TRAIN], found[WATCH])
+        self._gain = GainRows(tree_model, Units.of(tree_model, members), found[TRAIN], found[WATCH], paper_sums)
         weighted = any(part.weight is not None for part in found[TRAIN])
         sizes = np.zeros(n_classes, np.int64)
         for part in found[TRAIN] if n_classes else []:
@@ -236,7 +263,7 @@ class GainStation(Station):
         """Weight rows by their classes."""
         gain = self._gain
         train, held = ([part.times(by_class) for part in parts] for parts in (gain.train, gain.held))
-        self._gain = GainRows(gain.model, train, held)
+        self._gain = GainRows(gain.model, gain.units, train, held, gain.paper_sums)
 
     def _columns(self, which: str) -> tuple[FloatArray, FloatArray, FloatArray | None]:
         if not self._gain.train:
@@ -244,26 +271,27 @@ class GainStation(Station):
         statistics = self._gain.statistics()
         return statistics.y, statistics.raw, statistics.weight
 
-    def _do_tops(self, loss: Loss | None) -> FloatArray:
-        return self._gain.tops(loss or self._gain.model.loss)
+    def _do_begin(self, loss: Loss | None) -> None:
+        self._gain.begin_prepared(loss or self._gain.model.loss)
 
-    def _do_sums(self, *arguments: Any) -> Any:
+    def _do_largest(self, number: int) -> FloatArray:
+        return self._gain.largest(number)
+
+    def _do_sums(self, *arguments: Any) -> TreeSums:
         return self._gain.sums(*arguments)
 
     def _do_contribute(self, *arguments: Any) -> None:
         self._gain.add(*arguments)
 
-    def _do_forward(self, number: int) -> None:
-        self._gain.advance(number)
+    def _do_forward(self, *arguments: Any) -> None:
+        self._gain.advance(*arguments)
 
     def _do_prove(self) -> None:
         self._gain.prove()
 
-    def _do_moment_scales(self, columns: list[IntArray]) -> list[Scale]:
-        psi = [self._gain.contributions(members) for members in columns]
-        return [Scale.of(one**power, None) for power in (2, 4) for one in psi]
+    def _do_column_scales(self, name: str, arguments: tuple[Any, ...]) -> list[Scale]:
+        return [Scale.of(values, None) for values in getattr(self._gain, name)(*arguments)]
 
-    def _do_moment_units(self, columns: list[IntArray], scales: list[Scale]) -> list[int]:
-        psi = [self._gain.contributions(members) for members in columns]
-        values = [one**power for power in (2, 4) for one in psi]
+    def _do_column_units(self, name: str, arguments: tuple[Any, ...], scales: list[Scale]) -> list[int]:
+        values = getattr(self._gain, name)(*arguments)
         return [units_sum(one, None, scale) for one, scale in zip(values, scales, strict=True)]

@@ -140,14 +140,21 @@ class Importance:
         -------
         Importance
         """
-        tables = {name: getattr(self, name) for name in ("per_tree", "per_class", "per_depth", "df", "unjudged")}
+
+        def cut(table: FloatArray | None) -> FloatArray | None:
+            return None if table is None else table[..., columns]
+
         return replace(
             self,
             feature_names=self.feature_names[columns],
             importance=self.importance[columns],
             se=self.se[columns],
             n_splits=self.n_splits[columns],
-            **{name: None if table is None else table[..., columns] for name, table in tables.items()},
+            df=cut(self.df),
+            unjudged=cut(self.unjudged),
+            per_tree=cut(self.per_tree),
+            per_class=cut(self.per_class),
+            per_depth=cut(self.per_depth),
         )
 
     def ranking(self) -> IntArray:

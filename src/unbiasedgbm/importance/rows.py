@@ -480,8 +480,13 @@ class GainRows:
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
         """Σψ² and Σψ⁴ of all features and groups of features, each of shape (n_columns,)."""
+        found = np.array([exact_sum(values) for values in self.powers()])
+        return found[: len(found) // 2], found[len(found) // 2 :]
+
+    def powers(self) -> list[FloatArray]:
+        """ψ² of all features and groups of features, then ψ⁴, each of shape (n_held,)."""
         psi = [self.contributions(column) for column in self.units.columns]
-        return np.array([exact_sum(one**2) for one in psi]), np.array([exact_sum(one**4) for one in psi])
+        return [one**power for power in (2, 4) for one in psi]
 
 
 def _joined(parts: Sequence[FloatArray]) -> FloatArray:

@@ -258,7 +258,7 @@ def _closed_form_gap(n_draws: int = 2000) -> dict[str, Any]:
     }
 
 
-def papers_example(n_repeats: int = 2000) -> Cases:
+def papers_example(n_repeats: int = 1000) -> Cases:
     """The paper's example with 1,000 + 1,000 rows: one tree and a hundred, by our sums and by the paper's."""
     return {
         f"{library}, {loss}, {n_trees} trees{', the paper’s sums' if paper else ''}": partial(
@@ -266,7 +266,7 @@ def papers_example(n_repeats: int = 2000) -> Cases:
         )
         for library in LIBRARIES
         for loss in LOSSES
-        for n_trees, repeats in ((1, n_repeats), (100, n_repeats // 4))
+        for n_trees, repeats in ((1, n_repeats), (100, n_repeats // 5))
         for paper in (False, True)
     }
 
@@ -275,7 +275,7 @@ def _null(data: Any, fresh_model: Any, n_repeats: int, paper_sums: bool = False)
     return summary(parallel(partial(judged, data, fresh_model, paper_sums=paper_sums), n_repeats))
 
 
-def default_models(n_repeats: int = 300) -> Cases:
+def default_models(n_repeats: int = 150) -> Cases:
     """Noise of models with the libraries' defaults: five kinds of noise beside a strong and a weak useful column.
 
     The weak column has an effect of 0.3 (log odds, or standard deviations of the noise). Rows are halved between
@@ -293,8 +293,8 @@ def default_models(n_repeats: int = 300) -> Cases:
         for n_trees, rate in ((1, 1.0), (30, 1.0), (500, 0.01)):
             name = f"{library}, log, {n_trees} trees, learning rate {rate:g}"
             add(name, library, "log", 2000, n_repeats, n_trees=n_trees, learning_rate=rate)
-        add(f"{library}, log, 150 + 150 rows", library, "log", 300, 3 * n_repeats)
-        add(f"{library}, squared, 150 + 150 rows", library, "squared", 300, 3 * n_repeats)
+        add(f"{library}, log, 150 + 150 rows", library, "log", 300, 2 * n_repeats)
+        add(f"{library}, squared, 150 + 150 rows", library, "squared", 300, 2 * n_repeats)
         add(f"{library}, log, 10,000 + 10,000 rows", library, "log", 20_000, n_repeats // 3)
     for library in ("lightgbm", "xgboost"):
         add(f"{library}, four classes, 30 trees", library, "classes", 2000, n_repeats, n_trees=30)
@@ -328,7 +328,7 @@ def _noise(data: Any, fresh_model: Any, n_repeats: int) -> dict[str, Any]:
     }
 
 
-def hard_noise(n_repeats: int = 500) -> Cases:
+def hard_noise(n_repeats: int = 300) -> Cases:
     """Half missing, 500 levels, an id, a duplicate; scikit-learn allows at most 255 levels, so 200 there."""
     return {
         f"{library}, {n_trees} trees": partial(
@@ -342,7 +342,7 @@ def hard_noise(n_repeats: int = 500) -> Cases:
     }
 
 
-def against_permutation(n_repeats: int = 300) -> Cases:
+def against_permutation(n_repeats: int = 200) -> Cases:
     """A default LightGBM classifier, 700 training and 300 held-out rows, 5 true columns and 15 of noise.
 
     How well the values rank true columns before noise (AUC), the share of true columns found at 5 %, that of noise, and
@@ -372,7 +372,7 @@ def _ranking(name: str, copies: int, n_repeats: int) -> dict[str, Any]:
     return dict(zip(names, np.round(np.mean(parallel(one, n_repeats), axis=0), 3).tolist(), strict=True))
 
 
-def rows_needed(n_repeats: int = 100) -> Cases:
+def rows_needed(n_repeats: int = 60) -> Cases:
     """How often a useful column is found at 5 %, by its effect and the rows; default LightGBM, log loss, 100 trees.
 
     The column stands beside one with an effect of 1 and eight of noise. Rows are those of training; as many judge.
@@ -395,15 +395,15 @@ def _found(effect: float, half: int, n_repeats: int) -> dict[str, Any]:
     return {"found": round(float(np.mean(parallel(one, n_repeats))), 3)}
 
 
-def coverage(n_models: int = 50, n_sets: int = 20, n_rows: int = 1000, n_fresh: int = 300_000) -> Cases:
-    """How often 95 % intervals cover the values from 300,000 fresh rows: fifty models, twenty sets of rows each."""
+def coverage(n_models: int = 30, n_sets: int = 20, n_rows: int = 1000, n_fresh: int = 200_000) -> Cases:
+    """How often 95 % intervals cover the values from 200,000 fresh rows: thirty models, twenty sets of rows each."""
     return {
         f"{library}, {loss}, {n_trees} trees": partial(
             _covered, library, loss, n_trees, n_models, n_sets, n_rows, n_fresh
         )
         for library in LIBRARIES
         for loss in LOSSES
-        for n_trees in (1, 100)
+        for n_trees in ((1, 100) if library == "lightgbm" else (100,))
     }
 
 
@@ -431,7 +431,7 @@ def _covered(library: str, loss: str, n_trees: int, n_models: int, n_sets: int, 
     }
 
 
-def cross_fitting(n_repeats: int = 300) -> Cases:
+def cross_fitting(n_repeats: int = 150) -> Cases:
     """Noise under cross-fitting with five folds."""
     return {
         f"{library}, {loss}, {n_trees} trees, {n_rows} rows": partial(_crossed, library, loss, n_trees, n_rows, repeats)
@@ -467,13 +467,13 @@ def units() -> Cases:
     }
 
 
-def _added_up(loss: str, n_trees: int, rate: float) -> dict[str, Any]:
+def _added_up(loss: str, n_trees: int, rate: float, n: int = 20_000) -> dict[str, Any]:
     rng = np.random.default_rng(0)
-    X = rng.normal(size=(40_000, 8))
+    X = rng.normal(size=(2 * n, 8))
     score = X[:, 0] + np.sin(2.0 * X[:, 1]) + X[:, 2] * X[:, 3] + 0.5 * (X[:, 4] > 0)
     y = _target(rng, score, loss)
-    model = default_model("lightgbm", loss, n_trees, learning_rate=rate).fit(X[:20_000], y[:20_000])
-    result = unbiased_gain(model, X[:20_000], y[:20_000], X[20_000:], y[20_000:], n_jobs=1)
+    model = default_model("lightgbm", loss, n_trees, learning_rate=rate).fit(X[:n], y[:n])
+    result = unbiased_gain(model, X[:n], y[:n], X[n:], y[n:], n_jobs=1)
     total, removed = float(result.importance.sum()), float(result.settings["loss_removed"])
     return {"added_up": round(total, 5), "removed": round(removed, 5), "ratio": round(total / removed, 3)}
 

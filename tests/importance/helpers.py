@@ -111,12 +111,16 @@ def twin_unbiased_gain(
                 found[:, list(tree.outputs)] += value_without(model, tree, means, held.nodes[:, t], unit)
             for side in (train, held):
                 side.raw[:, list(tree.outputs)] += tree.value[side.nodes[:, t]]
-    factor = 1.0
-    if not paper_sums:
-        removed = np.average(
-            _values(model, held, held.start + shift) - _values(model, held, held.raw), weights=held.weight
-        )
-        factor = min(max(removed / first_order, 0.5), 1.0) if first_order > 0 else 0.5
+    if paper_sums:
+        return importance, np.sqrt((psi**2).sum(axis=0))
+    removed = _values(model, held, held.start + shift) - _values(model, held, held.raw)
+    mean = np.average(removed, weights=held.weight)
+    share = mean / first_order if first_order > 0 else 0.0
+    factor = min(max(share, 0.5), 1.0)
+    if factor == share:
+        # The factor has an error of its own.
+        own = held.weight * (removed - mean) / held.weight.sum() - factor * psi[:, :n_features].sum(axis=1)
+        return factor * importance, np.sqrt(((factor * psi + np.outer(own, importance) / first_order) ** 2).sum(axis=0))
     return factor * importance, factor * np.sqrt((psi**2).sum(axis=0))
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import matplotlib as mpl
@@ -33,7 +34,11 @@ def test_scores_and_tests() -> None:
     np.testing.assert_allclose(result.p_adjusted, stats.false_discovery_control(result.p_value))
     np.testing.assert_allclose(result.ci_high - result.ci_low, 2 * 1.959964 * result.se, rtol=1e-6)
     np.testing.assert_allclose(example(level=0.5).ci_high[0], 0.1 + 0.1 * stats.norm.isf(0.25))
-    np.testing.assert_array_equal(result.ranking(), [2, 0, 1, 3])
+    # By the lower end of the interval; what is not split comes last.
+    np.testing.assert_array_equal(result.ranking(), [2, 0, 3, 1])
+    uncertain = replace(result, se=np.array([0.1, 0.0, 5.0, 0.2]))
+    np.testing.assert_array_equal(uncertain.ranking(), [0, 3, 2, 1])
+    np.testing.assert_array_equal(example(tested=False).ranking(), [2, 0, 1, 3])
     assert result.importances_mean is result.importance
     assert result.importances_std is result.se
 
@@ -85,7 +90,7 @@ def test_frames(backend: str) -> None:
     assert columns == [
         "feature", "importance", "se", "z", "p_value", "ci_low", "ci_high", "n_splits", "p_adjusted"
     ]  # fmt: skip
-    assert [str(name) for name in frame["feature"]] == ["large", "small", "unused", "harmful"]
+    assert [str(name) for name in frame["feature"]] == ["large", "small", "harmful", "unused"]
 
 
 def test_a_missing_frame_library_is_named() -> None:
@@ -95,9 +100,11 @@ def test_a_missing_frame_library_is_named() -> None:
 
 def test_plot() -> None:
     ax = example().plot(max_features=3)
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["large", "small", "unused"]
-    widths = [bar.get_width() for bar in ax.patches]
-    np.testing.assert_allclose(widths, [5.0, 0.1, 0.0])
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["large", "small", "harmful"]
+    widths = {round(bar.get_y() + bar.get_height() / 2): bar.get_width() for bar in ax.patches}
+    assert widths == {0: 5.0, 1: 0.1, 2: -0.4}
+    shown = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert shown == ["adjusted p ≤ 0.05", "not significant", "95% interval"]
     assert any(np.ptp(line.get_xdata()) == 0.0 and line.get_xdata()[0] == 0.0 for line in ax.lines)
     # Whiskers are the confidence intervals.
     segments = np.array(ax.collections[0].get_segments())
@@ -112,6 +119,46 @@ def test_plot_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_text() -> None:
-    text = repr(example())
-    assert text.splitlines()[1].split()[0] == "large"
-    assert "4 features" in text
+    lines = repr(example()).splitlines()
+    assert lines[0] == "unbiased gain: 4 features"
+    assert lines[1].split() == ["feature", "importance", "±", "95%", "z", "p", "(adjusted)"]
+    assert [line.split()[0] for line in lines[2:]] == ["large", "small", "harmful", "unused"]
+    assert lines[3].split() == ["small", "0.1", "0.2", "1.00", f"{example().p_adjusted[0]:.2g}"]
+    assert lines[5].endswith("no split")
+    # Columns are aligned, and names are never cut.
+    assert len({len(line) for line in lines[1:]}) == 1
+    long = replace(example(), feature_names=("a_column_with_a_very_long_name_indeed", *example().feature_names[1:]))
+    assert "a_column_with_a_very_long_name_indeed " in repr(long)
+    many = Importance("x", tuple(map(str, range(40))), np.arange(40.0), np.ones(40), np.ones(40, np.int64))
+    assert repr(many).endswith("and 30 more: to_frame() has all")
+    assert "p (adjusted)" not in repr(example(tested=False))
+
+
+def test_notebooks_show_a_table() -> None:
+    odd = replace(example(), feature_names=("<b>", "unused", "large", "harmful"))
+    page = odd._repr_html_()
+    assert "&lt;b&gt;" in page
+    assert "<b>unbiased gain: 4 features</b>" in page
+    assert page.count("<tr>") == 5
+
+
+def test_one_feature() -> None:
+    result = example()
+    large = result["large"]
+    assert large == result[2]
+    assert (large.feature, large.importance, large.se, large.n_splits) == ("large", 5.0, 0.05, 10)
+    assert large.p_adjusted == result.p_adjusted[2]
+    assert [one.feature for one in result] == list(result.feature_names)
+    assert len(result) == 4
+    assert repr(large.importance) == "5.0"
+    with pytest.raises(KeyError, match="no feature 'larg'; did you mean 'large'"):
+        result["larg"]
+    with pytest.raises(IndexError):
+        result[4]
+
+
+def test_significant_features() -> None:
+    assert example().significant() == ("large",)
+    assert example().significant(0.5) == ("large", "small")
+    with pytest.raises(ValueError, match="no p-values"):
+        example(tested=False).significant()

@@ -58,7 +58,7 @@ def test_hard_noise_is_not_found(library: str) -> None:
     for name, feature in table.items():
         n = max(feature["repeats"], 1)
         limit = stats.binom.isf(1e-4, n, 0.05) / n
-        assert feature["rejected"] <= limit or name == "useful"
+        assert (feature["rejected"] or 0.0) <= limit or name == "useful"
     assert sum(feature["repeats"] for feature in noise(table)) > 40
     assert table["useful"]["rejected"] > 0.9
 
@@ -127,58 +127,109 @@ def test_closed_form_against_draws() -> None:
     assert validation._closed_form_gap(400)["largest_gap_in_monte_carlo_errors"] < 4.0
 
 
-def test_intervals_cover_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(validation, "LIBRARIES", ("lightgbm",))
-    for case, table in validation.coverage(n_models=6, n_sets=10, n_fresh=100_000).items():
+@pytest.mark.parametrize("library", ["lightgbm", "xgboost", "sklearn"])
+@pytest.mark.parametrize(("n_trees", "rate"), [(30, 0.1), (20, 1.0)])
+def test_noise_of_many_trees_scores_zero(library: str, n_trees: int, rate: float) -> None:
+    name = "max_iter" if library == "sklearn" else "n_estimators"
+    model = validation.default_model(library, "log", learning_rate=rate).set_params(**{name: n_trees})
+    results = [validation.judged(lambda seed: validation.mixed(seed, 1000, "log"), lambda: model, s) for s in range(16)]
+    z = np.array([r.z[j] for r in results for j in range(2, 7) if r.n_splits[j]])
+    n = len(z)
+    assert n > 50
+    # Each bound is exceeded by a right method in one of 10,000 runs; by the paper's sums z is below -1 on average.
+    assert abs(z.mean()) < stats.norm.isf(5e-5) / np.sqrt(n)
+    assert (z > 1.645).sum() <= stats.binom.isf(1e-4, n, 0.05)
+    assert np.mean([r.p_value[0] < 1e-6 for r in results]) == 1.0
+
+
+def test_a_weak_feature_is_found_among_many_trees() -> None:
+    """1,000 + 1,000 rows, a default classifier of LightGBM: a feature with an effect of 0.3 on the log odds."""
+
+    def table(seed: int) -> Any:
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(2000, 5))
+        return X, (rng.random(2000) < 1.0 / (1.0 + np.exp(-0.3 * X[:, 0]))).astype(int)
+
+    model = validation.default_model("lightgbm", "log")
+    p_values = [validation.judged(table, lambda: model, seed).p_value[0] for seed in range(40)]
+    # Found in 90 % (validation: 85 % or more); a rate of 85 % gives fewer than this in one of 10,000 runs.
+    assert np.sum(np.array(p_values) < 0.05) >= stats.binom.ppf(1e-4, 40, 0.85)
+
+
+@pytest.mark.parametrize("loss", validation.LOSSES)
+@pytest.mark.parametrize(("n_trees", "rate"), [(1, 0.1), (1, 1.0), (10, 0.1), (60, 0.02), (60, 0.05)])
+def test_importances_add_up_to_the_loss_that_the_model_takes_away(loss: str, n_trees: int, rate: float) -> None:
+    found = validation._added_up(loss, n_trees, rate, 5000)
+    assert 0.97 < found["ratio"] < 1.15
+
+
+def test_one_in_a_hundred_has_standard_errors() -> None:
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        X, y = rng.normal(size=(4000, 6)), (rng.random(4000) < 0.01).astype(int)
+        model = validation.default_model("lightgbm", "log", 30).fit(X[:2000], y[:2000])
+        for paper_sums in (False, True):
+            result = unbiased_gain(model, X[:2000], y[:2000], X[2000:], y[2000:], n_jobs=1, paper_sums=paper_sums)
+            assert np.isfinite(result.se).all()
+            assert np.isfinite(result.p_adjusted).all()
+
+
+@pytest.mark.parametrize("loss", validation.LOSSES)
+def test_intervals_cover_quickly(loss: str) -> None:
+    for n_trees in (1, 20):
+        table, case = validation._covered("lightgbm", loss, n_trees, 6, 10, 1000, 50_000), f"{loss}, {n_trees} trees"
         n = table["intervals"]
         # Intervals of one held-out set are not independent, so the bound is generous: five standard errors.
         assert abs(table["covered"] - 0.95) < 5 * np.sqrt(0.95 * 0.05 / n), case
 
 
-@pytest.mark.slow
-def test_one_tree_many_repeats() -> None:
-    for case, table in validation.one_tree().items():
-        for feature in noise(table):
-            assert abs(feature["mean_z"]) < 0.1, case
-            assert 0.9 < feature["sd_z"] < 1.1, case
-            assert 0.03 <= feature["rejected"] <= 0.07, case
+def measured(section: str) -> Any:
+    """Every case of a section of the validation and what it gives, measured anew."""
+    return ((case, measure()) for case, measure in validation.SECTIONS[section]().items())
 
 
 @pytest.mark.slow
-def test_many_trees_many_repeats() -> None:
-    for case, table in validation.many_trees().items():
+def test_papers_example_many_repeats() -> None:
+    for case, table in measured("papers_example"):
         for feature in noise(table):
-            assert feature["rejected"] <= 0.06, case
+            if "paper’s" not in case:
+                assert abs(feature["mean_z"]) < 0.2, case
+            assert feature["rejected"] <= 0.08, case
+
+
+@pytest.mark.slow
+def test_default_models_many_repeats() -> None:
+    for case, table in measured("default_models"):
+        error = 1.0 / np.sqrt(table["repeats"])
+        assert abs(table["mean_z"]) < 0.15 + 3.0 * error, case
+        assert table["rejected"] < 0.075 + 3.0 * 0.22 * error, case
 
 
 @pytest.mark.slow
 def test_hard_noise_many_repeats() -> None:
-    for case, table in validation.hard_noise().items():
+    for case, table in measured("hard_noise"):
         for feature in noise(table):
             # Some libraries hardly ever split some kinds of noise: allow for what chance does to few repeats.
             n = max(feature["repeats"], 1)
-            stated = 0.07 if case.endswith(" 1 trees") else 0.06
-            assert feature["rejected"] <= max(stated, stats.binom.isf(1e-3, n, 0.05) / n), case
+            assert (feature["rejected"] or 0.0) <= max(0.075, stats.binom.isf(1e-3, n, 0.05) / n), case
 
 
 @pytest.mark.slow
-def test_power_rises_with_rows() -> None:
-    found = validation.power()
-    for n_trees in (1, 10):
-        rates = [rate for case, rate in found.items() if case.startswith(f"{n_trees} trees")]
-        assert rates == sorted(rates)
-        assert rates[-1] > 0.9
+def test_ranking_many_repeats() -> None:
+    found = dict(measured("against_permutation"))
+    for copies in ("", ", noisy copies"):
+        ours, theirs = found["unbiased gain" + copies], found["permutation" + copies]
+        assert ours["auc"] > theirs["auc"]
+        assert ours["true_found"] > theirs["true_found"]
 
 
 @pytest.mark.slow
 def test_intervals_cover() -> None:
-    # A thousand held-out sets with up to three features each: the rate has a standard error of about 0.5 %.
-    for case, table in validation.coverage().items():
-        assert 0.93 <= table["covered"] <= 0.97, case
+    for case, table in measured("coverage"):
+        assert 0.93 <= table["covered"] <= 0.975, case
 
 
 @pytest.mark.slow
-def test_cross_fitting_is_conservative() -> None:
-    for case, table in validation.cross_fitting().items():
-        for feature in noise(table):
-            assert feature["rejected"] <= 0.06, case
+def test_cross_fitting_is_honest() -> None:
+    for case, table in measured("cross_fitting"):
+        assert table["rejected"] <= 0.06, case

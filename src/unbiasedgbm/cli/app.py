@@ -387,7 +387,7 @@ def importance_table(unbiased: Any, gain: Any, top: int) -> RichTable:
     """Unbiased gain with whiskers beside plain gain, for the terminal."""
     from unbiasedgbm.report.importances import verdict
 
-    colours = {"helps": "green", "harms": "red", "unclear": "dim", "unused": "dim"}
+    colours = {"helps": "green", "unclear": "dim", "unused": "dim"}
     table = RichTable(
         title="Unbiased gain and plain gain", title_justify="left", header_style="bold", box=SIMPLE_HEAD, pad_edge=False
     )
@@ -400,7 +400,7 @@ def importance_table(unbiased: Any, gain: Any, top: int) -> RichTable:
     rank[gain.ranking()] = np.arange(1, len(rank) + 1)
     adjusted = unbiased.p_adjusted
     for place, j in enumerate(unbiased.ranking()[:top], start=1):
-        word = verdict(float(adjusted[j]), float(unbiased.ci_high[j]), int(unbiased.n_splits[j]))
+        word = verdict(float(adjusted[j]), int(unbiased.n_splits[j]))
         half = unbiased.ci_high[j] - unbiased.importance[j]
         table.add_row(
             str(place), unbiased.feature_names[j], f"{unbiased.importance[j]:.3g}", f"{half:.2g}", f"{adjusted[j]:.2g}",

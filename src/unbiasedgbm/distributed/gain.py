@@ -19,7 +19,7 @@ from unbiasedgbm.ensemble.adapters import TreeModel, read_model
 from unbiasedgbm.exact import RowStatistics, Scale, units_sum
 from unbiasedgbm.importance.gain import judge_model
 from unbiasedgbm.importance.result import FloatArray, Importance, group_names
-from unbiasedgbm.importance.rows import GainRows, RowSet, TreeSums
+from unbiasedgbm.importance.rows import GainRows, LossUnits, RowSet, TreeSums
 from unbiasedgbm.importance.score import TreeScores
 from unbiasedgbm.importance.sums import LongArray
 from unbiasedgbm.importance.units import Members, Units
@@ -183,9 +183,9 @@ class RemoteGainRows(GainRows):
         loss, mass = self._exact_sums("removed", shift)
         return loss, mass
 
-    def moments(self) -> tuple[FloatArray, FloatArray]:
+    def moments(self, units: LossUnits) -> tuple[FloatArray, FloatArray]:
         """Σψ² and Σψ⁴ of all features and groups of features."""
-        found = np.array(self._exact_sums("powers"))
+        found = np.array(self._exact_sums("powers", units))
         return found[: len(found) // 2], found[len(found) // 2 :]
 
     def _exact_sums(self, name: str, *arguments: Any) -> list[float]:

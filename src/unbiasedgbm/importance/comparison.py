@@ -67,6 +67,27 @@ class ImportanceComparison:
                 columns[f"{name}_p_value"] = result.p_value[order]
         return frame_from_columns(columns, backend)
 
+    def __repr__(self) -> str:
+        """Rank and value of the ten features that the first method puts first, and adjusted p-values where tested."""
+        results = list(self.results.items())
+        first = results[0][1]
+        lines = [["feature", *(f"{name} (rank)" for name, _ in results)]]
+        places = [np.argsort(result.ranking()) + 1 for _, result in results]
+        for j in first.ranking()[:10]:
+            cells = [
+                f"{result.importance[j]:.3g}{'*' * bool(result.tested and result.p_adjusted[j] <= 0.05)} ({place[j]})"
+                for (_, result), place in zip(results, places, strict=True)
+            ]
+            lines.append([first.feature_names[j], *cells])
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        table = ["  ".join([line[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True))])
+                 for line in lines]  # fmt: skip
+        more = len(first) - 10
+        notes = [f"and {more} more: to_frame() has all"] if more > 0 else []
+        if any(result.tested for _, result in results):
+            notes.append("* adjusted p-value at most 0.05")
+        return "\n".join([*table, *notes])
+
     def plot(self, *, max_features: int = 20) -> Any:
         """One panel a method, each with its own order.
 

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone, is_classifier
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import check_cv
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples
 
 from unbiasedgbm.ensemble.adapters import offset_argument
-from unbiasedgbm.importance.gain import unbiased_gain
+from unbiasedgbm.importance.gain import FewUsableSplitsWarning, unbiased_gain
+from unbiasedgbm.importance.leaks import TrainingRowsWarning
 from unbiasedgbm.importance.result import FloatArray, Importance
 from unbiasedgbm.losses import Loss
+
+# The variance of the mean over folds is larger than if folds were independent: their models share training rows, and
+# each fold's held-out rows trained the others. Measured with two to ten folds and 20 to 100 trees: 1.5 to 1.7.
+_INFLATION = 1.6
+
+# With fewer held-out rows in a fold, standard errors are rough.
+_SMALL_FOLD = 50
 
 
 def cross_unbiased_gain(
@@ -31,20 +41,21 @@ def cross_unbiased_gain(
     groups: Mapping[str, Sequence[str | int]] | None = None,
     level: float = 0.95,
     min_rows: int = 5,
+    paper_sums: bool = False,
     n_jobs: int | None = None,
 ) -> Importance:
     """Unbiased gain of an estimator, cross-fitted: each fold is judged by a model that has not seen it.
 
-    The importance is the mean over the folds, weighted by their held-out rows. The folds' values are not independent,
-    because each fold's held-out rows were training rows of the others. For a fixed split of a useless feature the
-    correlation is n_held/n_train; so, as Nadeau and Bengio (2003) do for cross-validated scores, the variance that
-    independent folds would have is multiplied by ``1 + n_folds · n_held/n_train`` (2.25 for five folds). Useless
-    features are then found significant less often than the nominal rate.
+    The importance is the mean over the folds, weighted by their held-out rows. The folds are not independent, because
+    their models share training rows, and the held-out rows of one fold train the models of the others. So the variance
+    that independent folds would have is multiplied by 1.6, a measured number. Useless features are found significant in
+    3 to 5 % of cases at the 5 % level.
 
     Parameters
     ----------
     estimator : object
-        An unfitted estimator of a library that `unbiased_gain` reads; it is cloned.
+        An unfitted estimator of a library that `unbiased_gain` reads, or a pipeline that ends with one; it is cloned.
+        Features of a pipeline are those that its last step sees.
     X : table of shape (n_rows, n_features)
     y : array-like of shape (n_rows,)
     cv : int, splitter or iterable, default=5
@@ -56,13 +67,20 @@ def cross_unbiased_gain(
     cv_groups : array-like of shape (n_rows,), optional
         Labels of rows that belong together. Handed to the splitter, and counted as in `unbiased_gain`; in a fold with
         one group alone, rows are counted. Estimators are not told.
-    loss, groups, level, min_rows, n_jobs
+    loss, groups, level, min_rows, paper_sums, n_jobs
         As in `unbiased_gain`.
 
     Returns
     -------
     Importance
-        ``per_tree`` is padded with zeros if the folds have different numbers of trees.
+        ``per_tree`` is padded with zeros if the folds have different numbers of trees. A fold whose model does not use
+        a feature counts with an importance of zero, and with the variance of the other folds. A feature that no model
+        uses has a p-value of 1 and no standard error.
+
+    Warns
+    -----
+    FewUsableSplitsWarning
+        If folds are so small that most of what the splits do cannot be judged, or standard errors are rough.
 
     Examples
     --------
@@ -74,28 +92,36 @@ def cross_unbiased_gain(
     >>> bool(result.p_adjusted.min() < 0.01)
     True
     """
+    _check_estimator(estimator)
     labels = np.asarray(y)
     splitter = check_cv(cv, labels, classifier=is_classifier(estimator))
     n_rows = _num_samples(X)
     weight = rows_of(sample_weight, n_rows, "sample_weight", np.float64)
     start = rows_of(offset, n_rows, "offset", np.float64)
     together = rows_of(cv_groups, n_rows, "cv_groups")
-    by_fit = {} if weight is None else {"sample_weight": weight}
+    prefix = f"{estimator.steps[-1][0]}__" if hasattr(estimator, "steps") else ""
+    by_fit = {} if weight is None else {f"{prefix}sample_weight": weight}
     if start is not None:
-        by_fit[offset_argument(estimator)] = start
-    results, n_held, n_train = [], [], []
+        by_fit[prefix + offset_argument(estimator.steps[-1][1] if prefix else estimator)] = start
+    results, n_held, others = [], [], []
     for rows, held in splitter.split(np.zeros(n_rows), labels, together):
-        X_train, y_train = _safe_indexing(X, rows), labels[rows]
+        X_train, y_train, X_held = _safe_indexing(X, rows), labels[rows], _safe_indexing(X, held)
         groups_held = None if together is None else together[held]
         if groups_held is not None and (groups_held == groups_held[0]).all():
             groups_held = None
         model = clone(estimator).fit(X_train, y_train, **{name: column[rows] for name, column in by_fit.items()})
-        results.append(
-            unbiased_gain(
+        if prefix:
+            pipeline, model = model, model.steps[-1][1]
+            X_train, X_held = (pipeline[:-1].transform(table) for table in (X_train, X_held))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            # Folds do not overlap, and what looks like it is for the user to know.
+            warnings.simplefilter("ignore", TrainingRowsWarning)
+            found = unbiased_gain(
                 model,
                 X_train,
                 y_train,
-                _safe_indexing(X, held),
+                X_held,
                 labels[held],
                 sample_weight_train=None if weight is None else weight[rows],
                 sample_weight_val=None if weight is None else weight[held],
@@ -106,16 +132,59 @@ def cross_unbiased_gain(
                 groups=groups,
                 level=level,
                 min_rows=min_rows,
+                paper_sums=paper_sums,
                 n_jobs=n_jobs,
             )
-        )
+        if prefix and not hasattr(X_train, "columns"):
+            names = _names_out(pipeline, len(found.feature_names))
+            found = found if names is None else replace(found, feature_names=names)
+        others.append(caught)
+        results.append(found)
         n_held.append(len(held))
-        n_train.append(len(rows))
+    _warn_once(others, min(n_held))
     share = np.array(n_held) / sum(n_held)
-    inflation = 1.0 + len(results) * float(np.mean(np.array(n_held) / np.array(n_train)))
-    pooled = pool_folds(results, share, inflation)
+    pooled = pool_folds(results, share, _INFLATION)
     parts = [result.groups for result in results if result.groups is not None]
-    return replace(pooled, groups=pool_folds(parts, share, inflation) if parts else None)
+    return replace(pooled, groups=pool_folds(parts, share, _INFLATION) if parts else None)
+
+
+def _check_estimator(estimator: Any) -> None:
+    """Raise unless the estimator can be cloned and fitted."""
+    wanted = "estimator must be an unfitted estimator with fit and get_params, such as LGBMClassifier() or a pipeline"
+    if isinstance(estimator, type):
+        raise TypeError(f"{wanted}; got the class {estimator.__name__}: write {estimator.__name__}().")
+    if not (hasattr(estimator, "fit") and hasattr(estimator, "get_params")):
+        raise TypeError(
+            f"{wanted}; got a {type(estimator).__module__}.{type(estimator).__name__}, which cannot be trained anew on "
+            "each fold. For a model that is trained already, use unbiased_gain with rows that it has not seen."
+        )
+
+
+def _names_out(pipeline: Any, n_features: int) -> tuple[str, ...] | None:
+    """Names of the columns that the last step of a fitted pipeline sees, if the steps before it tell them."""
+    try:
+        names = tuple(map(str, pipeline[:-1].get_feature_names_out()))
+    except (AttributeError, ValueError, NotFittedError):
+        return None
+    return names if len(names) == n_features else None
+
+
+def _warn_once(caught: list[list[warnings.WarningMessage]], n_held: int) -> None:
+    """One warning for all folds; those of other kinds are shown as they came."""
+    few = 0
+    for fold in caught:
+        for one in fold:
+            if issubclass(one.category, FewUsableSplitsWarning):
+                few += 1
+            else:
+                warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    reason = ""
+    if 2 * few > len(caught):
+        reason = f"In {few} of {len(caught)} folds, most of what the model's splits do cannot be judged"
+    elif n_held < _SMALL_FOLD:
+        reason = f"A fold of {n_held} held-out rows gives rough standard errors"
+    if reason:
+        warnings.warn(f"{reason}. Use fewer folds, more rows, or larger leaves.", FewUsableSplitsWarning, stacklevel=3)
 
 
 def rows_of(values: Any, n_rows: int, name: str, dtype: Any = None) -> Any:
@@ -144,11 +213,16 @@ def pool_folds(results: Sequence[Importance], share: FloatArray, inflation: floa
     Importance
     """
     first = results[0]
-    variances = np.array([w**2 * result.se**2 for w, result in zip(share, results, strict=True)])
+    each = np.array([result.se**2 for result in results])
+    used = np.array([result.n_splits > 0 for result in results])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # That a fold's model does not use a feature says nothing of how much folds differ.
+        each = np.where(used, each, np.where(used, each, 0.0).sum(axis=0) / used.sum(axis=0))
+    variances = share[:, None] ** 2 * each
     variance = variances.sum(axis=0)
     df = np.array([result.df for result in results], dtype=np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
-        # Satterthwaite; a fold in which the feature has no score adds nothing.
+        # Satterthwaite
         pooled_df = np.where(variance > 0.0, variance**2 / (variances**2 / df).sum(axis=0), np.inf)
     return replace(
         first,
@@ -160,6 +234,7 @@ def pool_folds(results: Sequence[Importance], share: FloatArray, inflation: floa
         per_tree=_mean([result.per_tree for result in results], share),
         per_class=_mean([result.per_class for result in results], share),
         per_depth=_mean([result.per_depth for result in results], share),
+        unjudged=_mean([np.atleast_2d(result.unjudged) for result in results if result.unjudged is not None], share)[0],
         groups=None,
         settings={**first.settings, "n_folds": len(results), "variance_inflation": inflation},
     )

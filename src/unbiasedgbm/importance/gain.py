@@ -18,9 +18,9 @@ import numpy.typing as npt
 from unbiasedgbm.ensemble.adapters import TreeModel, read_model
 from unbiasedgbm.importance.leaks import TrainingRowsWarning, check_leaves, check_tables
 from unbiasedgbm.importance.result import FloatArray, Importance, group_names, moments_df
-from unbiasedgbm.importance.rows import GainRows, RowSet
+from unbiasedgbm.importance.rows import GainRows, LossUnits, RowSet
 from unbiasedgbm.importance.units import Members, Units
-from unbiasedgbm.importance.walk import GainOptions, realised_share, removed_loss, walk
+from unbiasedgbm.importance.walk import GainOptions, loss_units, walk
 from unbiasedgbm.losses import Loss
 from unbiasedgbm.targets import group_numbers, read_groups
 
@@ -177,19 +177,19 @@ def judge_model(
     p = len(model.feature_names)
     if unjudged[:p].sum() > _MOST_UNJUDGED * effect[:p].sum():
         warnings.warn(_few(unjudged[:p].sum() / effect[:p].sum(), options), FewUsableSplitsWarning, stacklevel=3)
-    second, fourth = rows.moments()
     per_tree = units.spread(tally.per_tree)
-    removed, factor = math.nan, 1.0
+    in_units = LossUnits(1.0, np.zeros(per_tree.shape[1]), math.nan, 1.0, tally.shift)
     if not options.paper_sums:
-        removed = removed_loss(rows, tally.shift)
-        factor = realised_share(removed, float(per_tree[:, :p].sum()))
+        in_units = loss_units(rows, tally.shift, per_tree.sum(axis=0), p)
+    factor = in_units.factor
+    second, fourth = rows.moments(in_units)
     with np.errstate(invalid="ignore"):
         shares = np.where(effect > 0.0, unjudged / effect, 0.0)
     whole = Importance(
         method="unbiased gain, the paper's sums" if options.paper_sums and not model.averaged else "unbiased gain",
         feature_names=(*model.feature_names, *members),
         importance=factor * per_tree.sum(axis=0),
-        se=factor * np.sqrt(second),
+        se=np.sqrt(second),
         n_splits=units.count(tally.n_splits),
         df=moments_df(second, fourth),
         level=level,
@@ -202,7 +202,7 @@ def judge_model(
             "loss": model.loss.name,
             "n_train": rows.n_train,
             "n_val": rows.n_held,
-            "loss_removed": removed,
+            "loss_removed": in_units.removed,
             "min_rows": options.min_rows,
             "paper_sums": options.paper_sums,
             "draws": options.draws,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import difflib
+import html
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import narwhals as nw
 import numpy as np
@@ -67,6 +70,10 @@ class Importance:
     True
     >>> list(result.to_frame().columns[:4])
     ['feature', 'importance', 'se', 'z']
+    >>> result["x22"].p_adjusted < 0.001
+    True
+    >>> "x22" in result.significant()
+    True
     """
 
     method: str
@@ -90,7 +97,7 @@ class Importance:
         if not self.tested:
             return np.full(len(self.importance), np.nan)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(self.importance == 0.0, self.importance * self.se, self.importance / self.se)
+            return np.where(self.importance == 0.0, 0.0, self.importance / self.se)
 
     @property
     def p_value(self) -> FloatArray:
@@ -157,9 +164,51 @@ class Importance:
             per_depth=cut(self.per_depth),
         )
 
+    def __getitem__(self, feature: str | int) -> FeatureImportance:
+        """What is known of one feature, by name or number."""
+        if isinstance(feature, str):
+            if feature not in self.feature_names:
+                near = difflib.get_close_matches(feature, self.feature_names, 1)
+                raise KeyError(f"no feature {feature!r}" + (f"; did you mean {near[0]!r}?" if near else ""))
+            feature = self.feature_names.index(feature)
+        j = operator.index(feature)
+        values = {name: getattr(self, name)[j].item() for name in FeatureImportance._fields[1:]}
+        return FeatureImportance(feature=self.feature_names[j], **values)
+
+    def __len__(self) -> int:
+        return len(self.feature_names)
+
+    def __iter__(self) -> Iterator[FeatureImportance]:
+        """All features, in column order."""
+        return (self[j] for j in range(len(self)))
+
+    def significant(self, level: float = 0.05) -> tuple[str, ...]:
+        """Features whose adjusted p-value is at most ``level``, in the order of `ranking`.
+
+        Of the features named, a share of ``level`` is expected to be useless.
+
+        Parameters
+        ----------
+        level : float, default=0.05
+
+        Returns
+        -------
+        tuple of str
+        """
+        if not self.tested:
+            raise ValueError(f"{self.method} has no p-values.")
+        return tuple(self.feature_names[j] for j in self.ranking() if self.p_adjusted[j] <= level)
+
     def ranking(self) -> IntArray:
-        """Feature numbers from the most to the least important, ties in column order."""
-        return np.argsort(-self.importance, kind="stable")
+        """Feature numbers from the most to the least important.
+
+        Where values are tested, by the lower end of their confidence intervals, which does not put a large but
+        uncertain value first, and features without a split come last. Ties are in column order.
+        """
+        if not (self.tested and np.isfinite(self.se).any()):
+            return np.argsort(-self.importance, kind="stable")
+        low = np.where(np.isfinite(self.ci_low), self.ci_low, self.importance)
+        return np.lexsort((-low, self.n_splits == 0))
 
     def to_frame(self, backend: str = "pandas") -> Any:
         """Table with one row a feature, the most important first.
@@ -171,16 +220,18 @@ class Importance:
         Returns
         -------
         data frame
-            Columns feature, importance, se, z, p_value, ci_low, ci_high, n_splits, p_adjusted.
+            Columns feature, importance, se, z, p_value, ci_low, ci_high, n_splits, p_adjusted, and unjudged if known.
         """
         order = self.ranking()
         columns: dict[str, Any] = {"feature": [self.feature_names[j] for j in order]}
         for name in ("importance", "se", "z", "p_value", "ci_low", "ci_high", "n_splits", "p_adjusted"):
             columns[name] = getattr(self, name)[order]
+        if self.unjudged is not None:
+            columns["unjudged"] = self.unjudged[order]
         return frame_from_columns(columns, backend)
 
     def plot(self, ax: Any = None, *, max_features: int = 20) -> Any:
-        """Bars with confidence whiskers, sorted, with a line at zero.
+        """Bars with confidence intervals, sorted, with a line at zero.
 
         Parameters
         ----------
@@ -195,9 +246,13 @@ class Importance:
         """
         order = self.ranking()[:max_features]
         if ax is None:
-            _, ax = import_pyplot().subplots(figsize=(6.4, 1.2 + 0.28 * len(order)), layout="constrained")
+            _, ax = import_pyplot().subplots(figsize=(6.4, 1.6 + 0.28 * len(order)), layout="constrained")
         place = np.arange(len(order))
-        ax.barh(place, self.importance[order], color=self._colours()[order], height=0.7)
+        found = self.p_adjusted <= 1.0 - self.level
+        kinds = [(found, "#2b6cb0", f"adjusted p ≤ {1.0 - self.level:.2g}"), (~found, "#b3b3b3", "not significant")]
+        for kind, colour, label in kinds if self.tested else [(found | True, "#64748b", None)]:
+            shown = kind[order]
+            ax.barh(place[shown], self.importance[order][shown], color=colour, height=0.7, label=label)
         if np.isfinite(self.se[order]).any():
             ax.errorbar(
                 self.importance[order],
@@ -207,32 +262,80 @@ class Importance:
                 ecolor="#1a202c",
                 elinewidth=1.0,
                 capsize=2.5,
+                label=f"{self.level:.0%} interval",
             )
         ax.axvline(0.0, color="#1a202c", linewidth=0.8)
         ax.set_yticks(place, [self.feature_names[j] for j in order])
         ax.invert_yaxis()
         ax.set_xlabel(self.method)
         ax.spines[["top", "right"]].set_visible(False)
+        if self.tested:
+            ax.legend(frameon=False, fontsize="small", loc="lower right")
         return ax
 
-    def _colours(self) -> npt.NDArray[np.str_]:
-        """Blue for significant features, grey for the others; slate where nothing is tested."""
-        if not self.tested:
-            return np.full(len(self.importance), "#64748b")
-        return np.where(self.p_value < 1.0 - self.level, "#2b6cb0", "#b3b3b3")
-
     def __repr__(self) -> str:
-        lines = [f"{self.method}: {len(self.feature_names)} features"]
-        for j in self.ranking()[:10]:
-            line = f"  {self.feature_names[j]:<20.20} {self.importance[j]: .4g}"
-            if np.isfinite(self.se[j]):
-                line += f" ± {self.se[j]:.2g}"
+        """The ten most important features as a table."""
+        header, *rows = self._cells(10)
+        widths = [max(len(row[k]) for row in (header, *rows)) for k in range(len(header))]
+        lines = ["  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))])
+                 for row in (header, *rows)]  # fmt: skip
+        return "\n".join([self._title(), *(line.rstrip() for line in lines), *self._notes(10)])
+
+    def _repr_html_(self) -> str:
+        """The table for notebooks."""
+        header, *rows = self._cells(30)
+        right = ' style="text-align: right"'
+
+        def line(tag: str, row: Sequence[str]) -> str:
+            cells = "".join(f"<{tag}{right if k else ''}>{html.escape(cell)}</{tag}>" for k, cell in enumerate(row))
+            return f"<tr>{cells}</tr>"
+
+        body = "".join(line("td", row) for row in rows)
+        notes = "".join(f"<div>{html.escape(note)}</div>" for note in self._notes(30))
+        return (
+            f"<div><div><b>{html.escape(self._title())}</b></div><table><thead>{line('th', header)}</thead>"
+            f"<tbody>{body}</tbody></table>{notes}</div>"
+        )
+
+    def _title(self) -> str:
+        return f"{self.method}: {len(self)} features"
+
+    def _cells(self, n_rows: int) -> list[list[str]]:
+        """Header and rows of the printed table."""
+        some_se = bool(np.isfinite(self.se).any())
+        header = ["feature", "importance"]
+        if some_se:
+            header.append(f"± {self.level:.0%}")
+        if self.tested:
+            header += ["z", "p (adjusted)"]
+        cells = [header]
+        for j in self.ranking()[:n_rows]:
+            row = [self.feature_names[j], f"{self.importance[j]:.4g}"]
+            if some_se:
+                row.append(f"{self._half_width()[j]:.2g}" if np.isfinite(self.se[j]) else "")
             if self.tested:
-                line += f"  (z = {self.z[j]:.2f}, p = {self.p_value[j]:.2g})"
-            lines.append(line)
-        if len(self.feature_names) > 10:
-            lines.append("  …")
-        return "\n".join(lines)
+                row += [f"{self.z[j]:.2f}", f"{self.p_adjusted[j]:.2g}"] if self.n_splits[j] else ["", "no split"]
+            cells.append(row)
+        return cells
+
+    def _notes(self, n_rows: int) -> list[str]:
+        """What stands below the printed table."""
+        more = len(self) - n_rows
+        return [f"and {more} more: to_frame() has all"] if more > 0 else []
+
+
+class FeatureImportance(NamedTuple):
+    """What is known of one feature; see `Importance`."""
+
+    feature: str
+    importance: float
+    se: float
+    z: float
+    p_value: float
+    p_adjusted: float
+    ci_low: float
+    ci_high: float
+    n_splits: int
 
 
 def effective_df(psi: FloatArray) -> FloatArray:

@@ -189,6 +189,32 @@ class TreeSums:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class LossUnits:
+    """How scores become importances in units of the loss.
+
+    Attributes
+    ----------
+    factor : float
+        What scores are multiplied by.
+    slope : ndarray of shape (n_columns,), float64
+        Share of each feature in all scores, by which an error of the factor is an error of its importance; zeros if the
+        factor is fixed.
+    removed : float
+        Held-out loss a row that all splits together take away.
+    mass : float
+        Weight of the held-out rows.
+    shift : ndarray of shape (n_outputs,), float64
+        What the trees would add to every row if none of them had a split.
+    """
+
+    factor: float
+    slope: FloatArray
+    removed: float
+    mass: float
+    shift: FloatArray
+
+
 class GainRows:
     """Training and held-out rows that lie here, in one or several sets, and what `walk` asks of them.
 
@@ -472,21 +498,29 @@ class GainRows:
             sums.count_groups(self._group_order, self._together, leaves, mass, tree.parent, last, total, count, square)
         return effective_number(count, held[:, sums.MASS], square, tree.order, tree.parent)
 
-    def contributions(self, column: tuple[LongArray, FloatArray]) -> FloatArray:
-        """Contribution of every held-out row, or group of them, to a feature or group of features, shape (n_held,)."""
-        units, shares = column
-        rows = _joined([psi[:, units] @ shares for psi in self._psi])
-        return rows if self._together is None else np.bincount(self._together, rows).astype(np.float64)
-
-    def moments(self) -> tuple[FloatArray, FloatArray]:
+    def moments(self, units: LossUnits) -> tuple[FloatArray, FloatArray]:
         """Σψ² and Σψ⁴ of all features and groups of features, each of shape (n_columns,)."""
-        found = np.array([exact_sum(values) for values in self.powers()])
+        found = np.array([exact_sum(values) for values in self.powers(units)])
         return found[: len(found) // 2], found[len(found) // 2 :]
 
-    def powers(self) -> list[FloatArray]:
-        """ψ² of all features and groups of features, then ψ⁴, each of shape (n_held,)."""
-        psi = [self.contributions(column) for column in self.units.columns]
+    def powers(self, units: LossUnits) -> list[FloatArray]:
+        """ψ² of all features and groups of features, then ψ⁴, each of shape (n_held,) or of the number of groups."""
+        psi = [units.factor * self._contributions(column) for column in self.units.columns]
+        if units.slope.any():
+            loss, mass = self.removed(units.shift)
+            of_factor = (loss - units.removed * mass) / units.mass
+            # In the order of the names: the result must not depend on that of the columns.
+            for j in np.argsort(self.model.feature_names, kind="stable"):
+                of_factor -= psi[j]
+            psi = [one + slope * of_factor for one, slope in zip(psi, units.slope, strict=True)]
+        if self._together is not None:
+            psi = [np.bincount(self._together, one).astype(np.float64) for one in psi]
         return [one**power for power in (2, 4) for one in psi]
+
+    def _contributions(self, column: tuple[LongArray, FloatArray]) -> FloatArray:
+        """Contribution of every held-out row to the scores of a feature or group of features, shape (n_held,)."""
+        units, shares = column
+        return _joined([psi[:, units] @ shares for psi in self._psi])
 
 
 def _joined(parts: Sequence[FloatArray]) -> FloatArray:

@@ -11,6 +11,7 @@ Student's t with the degrees of freedom that Σψ² has.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,7 +21,7 @@ from unbiasedgbm.exact import fixed_unit
 from unbiasedgbm.importance import sums
 from unbiasedgbm.importance.draws import draw_scores
 from unbiasedgbm.importance.result import FloatArray, IntArray
-from unbiasedgbm.importance.rows import GainRows, TreeSums
+from unbiasedgbm.importance.rows import GainRows, LossUnits, TreeSums
 from unbiasedgbm.importance.score import TreeScores, fill_scores, mean_values
 from unbiasedgbm.importance.units import Paths, Units
 
@@ -151,20 +152,28 @@ def _leaf_rows(model: TreeModel, total: TreeSums, fixed: FloatArray, n_train: in
     return found[:, :, sums.MASS] / fixed[:, :1] if model.leaf_weights else found[:, :, sums.N].astype(np.float64)
 
 
-def removed_loss(rows: GainRows, shift: FloatArray) -> float:
-    """Held-out loss a row that the splits of a model take away."""
-    loss, mass = rows.removed_sums(shift)
-    return loss / mass
-
-
-def realised_share(removed: float, first_order: float) -> float:
-    """By how much scores must be multiplied so that they add up to the loss that the model takes away.
+def loss_units(rows: GainRows, shift: FloatArray, scores: FloatArray, n_features: int) -> LossUnits:
+    """By how much scores must be multiplied so that they add up to the held-out loss that the model takes away.
 
     Scores are of first order: what a feature would take away if the loss were straight. A quadratic loss that is
     followed down to its minimum gives one half of that, the first short step of it nearly all. Overfitting may leave
     less than half; that harm is no feature's and is not taken from any.
+
+    Parameters
+    ----------
+    rows : GainRows
+    shift : ndarray of shape (n_outputs,), float64
+        See `Tally`.
+    scores : ndarray of shape (n_columns,), float64
+        Of the features and then the groups.
+    n_features : int
     """
-    return min(max(removed / first_order, 0.5), 1.0) if first_order > 0.0 else 0.5
+    loss, mass = rows.removed_sums(shift)
+    removed, first_order = loss / mass, math.fsum(scores[:n_features])
+    share = removed / first_order if first_order > 0.0 else 0.0
+    if not 0.5 < share < 1.0:
+        return LossUnits(1.0 if share >= 1.0 else 0.5, np.zeros(len(scores)), removed, mass, shift)
+    return LossUnits(share, scores / first_order, removed, mass, shift)
 
 
 def _fixed_units(largest: FloatArray, n_train: int, n_held: int) -> FloatArray:

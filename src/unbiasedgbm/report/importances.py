@@ -32,17 +32,15 @@ def importances(model: Any, rows: ReportRows, n_jobs: int | None) -> dict[str, A
             "gain": float(gain.importance[j]),
             "gain_rank": int(gain_rank[j]),
             "n_splits": int(model._model.progress.n_splits[j]),
-            "verdict": verdict(float(adjusted[j]), float(unbiased.ci_high[j]), int(unbiased.n_splits[j])),
+            "verdict": verdict(float(adjusted[j]), int(unbiased.n_splits[j])),
         }
         for rank, j in enumerate(unbiased.ranking(), start=1)
     ]
     return {"level": LEVEL, "features": features}
 
 
-def verdict(p_adjusted: float, ci_high: float, n_splits: int) -> str:
+def verdict(p_adjusted: float, n_splits: int) -> str:
     """Say in one word whether a feature helps on unseen rows."""
     if n_splits == 0:
         return "unused"
-    if p_adjusted <= 1.0 - LEVEL:
-        return "helps"
-    return "harms" if ci_high < 0 else "unclear"
+    return "helps" if p_adjusted <= 1.0 - LEVEL else "unclear"

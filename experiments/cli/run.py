@@ -186,6 +186,7 @@ def select_features(
     tables: options.Tables = "",
     beyond: Annotated[bool, typer.Option("--beyond", help="Also tables that are not in the paper.")] = False,
     seeds: Annotated[int, typer.Option(help="Number of splits.")] = 10,
+    first_seed: Annotated[int, typer.Option(help="Seed of the first split.")] = 0,
     max_rows: options.MaxRows = 0,
     catalogue: options.CatalogueFile = None,
     processes: options.Processes = 1,
@@ -195,13 +196,16 @@ def select_features(
     retry_failed: options.Retry = False,
     redo: options.Redo = "",
 ) -> None:
-    """The paper's second question: features picked by four importances."""
+    """The paper's second question: features picked by four importances, and found at a false discovery rate."""
     from experiments.studies.importances import IMPORTANCES
-    from experiments.studies.selection import chains
+    from experiments.studies.selection import FOUND, chains
 
     chosen = choose(catalogue, tables, "", paper=not beyond)
     place = Place(store, None, data, catalogue, processes, threads, dask, retry_failed, redo, time_limit)
-    failures = place.run("select-features", chains(chosen, IMPORTANCES, seeds, max_rows or None))
+    failures = place.run(
+        "select-features",
+        chains(chosen, (*IMPORTANCES, *FOUND), range(first_seed, first_seed + seeds), max_rows or None),
+    )
     raise typer.Exit(1 if failures else 0)
 
 

@@ -148,3 +148,12 @@ def test_small_folds_are_said_aloud_once() -> None:
     with pytest.warns(FewUsableSplitsWarning, match="In 5 of 5 folds, most of what the model's splits do") as caught:
         cross_unbiased_gain(estimator(), X, targets["binary"], min_rows=80)
     assert len(caught) == 1
+
+
+def test_rows_that_are_held_out_again_say_no_more() -> None:
+    X, targets = mixed_table(600)
+    y = targets["binary"]
+    folds = list(KFold(3, shuffle=True, random_state=0).split(X))
+    once, twice = (cross_unbiased_gain(estimator(), X, y, cv=folds * times) for times in (1, 2))
+    np.testing.assert_allclose(twice.importance, once.importance)
+    np.testing.assert_allclose(twice.se, once.se)

@@ -58,7 +58,7 @@ def classifier() -> Any:
 
 
 @pytest.mark.parametrize(("mode", "param"), [("fdr", 0.1), ("p_value", 0.01), ("k_best", 2), ("fraction", 2 / 12)])
-@pytest.mark.parametrize("cv", [None, 3])
+@pytest.mark.parametrize("cv", [None, 5])
 def test_modes_find_the_two_useful_features(mode: str, param: float, cv: Any) -> None:
     X, y = noisy_table()
     selector = UnbiasedGainSelector(classifier(), mode=mode, param=param, cv=cv, random_state=0).fit(X, y)
@@ -198,3 +198,24 @@ def test_errors_name_the_parameter() -> None:
             UnbiasedGainSelector(classifier(), **options).fit(X, y)
     with pytest.raises(TypeError, match="'eval_set'"):
         UnbiasedGainSelector(classifier()).fit(numeric(mixed_table(50)[0]), np.zeros(50), eval_set=[])
+
+
+def test_nothing_selected_is_said_aloud() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(400, 3)), rng.integers(0, 2, 400)
+    with pytest.warns(UserWarning, match=r"No feature is selected: the smallest adjusted p-value is 0\.\d+.*k_best"):
+        selector = UnbiasedGainSelector(classifier(), param=0.001, random_state=0).fit(X, y)
+    assert not selector.get_support().any()
+
+
+def test_folds_suit_small_classes() -> None:
+    X, y = noisy_table(300)
+    y[:2], y[2:] = 2, y[2:] % 2
+    selector = UnbiasedGainSelector(classifier(), mode="k_best", param=2, random_state=0).fit(X, y)
+    assert selector.importance_.settings["n_folds"] == 2
+    y[0] = 3
+    model = HistGradientBoostingRegressor(max_iter=3)
+    assert (
+        UnbiasedGainSelector(model, mode="k_best", random_state=0, param=1).fit(X, y).importance_.settings["n_folds"]
+        == 5
+    )

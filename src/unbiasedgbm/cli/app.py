@@ -91,8 +91,6 @@ def _start(
     debug: Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")] = False,
 ) -> None:
     warnings.simplefilter("default" if debug else "ignore")
-    # what makes an importance worthless is said in any case
-    warnings.filterwarnings("always", message="X_val and y_val are the training rows")
 
 
 @app.command(
@@ -204,6 +202,9 @@ def importance(
     groups: Groups = None,
     top: Annotated[int, typer.Option(help="Features to show.")] = 20,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="All of it, as CSV or parquet.")] = None,
+    paper_sums: Annotated[
+        bool, typer.Option("--paper-sums", help="The paper's sums, which are for models of one tree.")
+    ] = False,
     jobs: Jobs = None,
 ) -> None:
     """Unbiased gain of a trained model, with confidence, beside plain gain.
@@ -212,8 +213,10 @@ def importance(
     that [bold]unbiasedgbm train[/] held out, as its model file says; for other models --holdout and --seed draw them.
     Rows that belong together are one observation: those of the training's --groups, or of the column named here.
     """
-    from unbiasedgbm.importance import gain_importance, unbiased_gain
+    from unbiasedgbm.importance import TrainingRowsWarning, gain_importance, unbiased_gain
 
+    # what makes an importance worthless is said in any case
+    warnings.simplefilter("always", TrainingRowsWarning)
     check_output(output)
     found = read_any_model(model_file)
     rows, training, held_out = _rows(found, model_file, data, target, holdout, seed, holdout_data, groups)
@@ -221,7 +224,9 @@ def importance(
         (found.prepare(part.X, path, rows.X), found.encode(part.y, path, rows.y))
         for part, path in ((training, data), (held_out, holdout_data or data))
     )
-    unbiased = unbiased_gain(found.model, X_train, y_train, X_val, y_val, row_groups_val=held_out.groups, n_jobs=jobs)
+    unbiased = unbiased_gain(
+        found.model, X_train, y_train, X_val, y_val, row_groups_val=held_out.groups, paper_sums=paper_sums, n_jobs=jobs
+    )
     gain = gain_importance(found.model, X_train, y_train, n_jobs=jobs)
     out.print(f"{found.library} model, {len(X_train):,} training and {len(X_val):,} held-out rows.")
     out.print(importance_table(unbiased, gain, top))

@@ -128,6 +128,7 @@ def compare_importances(
     loss: Loss | Callable[..., Any] | None = None,
     level: float = 0.95,
     min_rows: int = 5,
+    paper_sums: bool = False,
     n_repeats: int = 5,
     random_state: int = 0,
     n_jobs: int | None = None,
@@ -146,7 +147,7 @@ def compare_importances(
         As in `unbiased_gain`; the others know no groups of rows.
     level : float, default=0.95
         Confidence level of the intervals of "unbiased_gain" and "permutation".
-    min_rows : int, default=5
+    min_rows, paper_sums
         As in `unbiased_gain`.
     n_repeats : int, default=5
         Shuffles of each column, for "permutation".
@@ -189,6 +190,7 @@ def compare_importances(
             loss=loss,
             level=level,
             min_rows=min_rows,
+            paper_sums=paper_sums,
             n_jobs=n_jobs,
         ),
         "gain": lambda: gain_importance(

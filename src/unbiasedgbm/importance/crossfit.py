@@ -22,7 +22,7 @@ from unbiasedgbm.losses import Loss
 
 # The variance of the mean over folds is larger than if folds were independent: their models share training rows, and
 # each fold's held-out rows trained the others. Measured with two to ten folds and 20 to 100 trees: 1.5 to 1.7.
-_INFLATION = 1.6
+INFLATION = 1.6
 
 # With fewer held-out rows in a fold, standard errors are rough.
 _SMALL_FOLD = 50
@@ -143,9 +143,11 @@ def cross_unbiased_gain(
         n_held.append(len(held))
     _warn_once(others, min(n_held))
     share = np.array(n_held) / sum(n_held)
-    pooled = pool_folds(results, share, _INFLATION)
+    # Rows that are held out again and again, as by RepeatedKFold, say no more than once.
+    inflation = INFLATION * max(1.0, sum(n_held) / n_rows)
+    pooled = pool_folds(results, share, inflation)
     parts = [result.groups for result in results if result.groups is not None]
-    return replace(pooled, groups=pool_folds(parts, share, _INFLATION) if parts else None)
+    return replace(pooled, groups=pool_folds(parts, share, inflation) if parts else None)
 
 
 def _check_estimator(estimator: Any) -> None:
@@ -220,7 +222,7 @@ def pool_folds(results: Sequence[Importance], share: FloatArray, inflation: floa
         each = np.where(used, each, np.where(used, each, 0.0).sum(axis=0) / used.sum(axis=0))
     variances = share[:, None] ** 2 * each
     variance = variances.sum(axis=0)
-    df = np.array([result.df for result in results], dtype=np.float64)
+    df = np.array([np.full(len(result), np.inf) if result.df is None else result.df for result in results])
     with np.errstate(divide="ignore", invalid="ignore"):
         # Satterthwaite
         pooled_df = np.where(variance > 0.0, variance**2 / (variances**2 / df).sum(axis=0), np.inf)
@@ -231,13 +233,18 @@ def pool_folds(results: Sequence[Importance], share: FloatArray, inflation: floa
         se=np.sqrt(inflation * variance),
         df=pooled_df,
         n_splits=np.sum([result.n_splits for result in results], axis=0),
-        per_tree=_mean([result.per_tree for result in results], share),
-        per_class=_mean([result.per_class for result in results], share),
-        per_depth=_mean([result.per_depth for result in results], share),
-        unjudged=_mean([np.atleast_2d(result.unjudged) for result in results if result.unjudged is not None], share)[0],
+        **{name: _mean_of(results, name, share) for name in ("per_tree", "per_class", "per_depth", "unjudged")},
         groups=None,
         settings={**first.settings, "n_folds": len(results), "variance_inflation": inflation},
     )
+
+
+def _mean_of(results: Sequence[Importance], name: str, share: FloatArray) -> Any:
+    """Weighted mean of a table that all folds have, or None."""
+    tables = [getattr(result, name) for result in results]
+    if any(table is None for table in tables):
+        return None
+    return _mean(tables, share) if tables[0].ndim > 1 else _mean([table[None] for table in tables], share)[0]
 
 
 def _mean(tables: Sequence[Any], share: FloatArray) -> FloatArray:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -9,9 +11,10 @@ import numpy.typing as npt
 from sklearn import get_config
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.feature_selection import SelectorMixin
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRequest, MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted, validate_data
 
 from unbiasedgbm.importance.crossfit import cross_unbiased_gain, rows_of
@@ -33,14 +36,15 @@ class UnbiasedGainSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         ``param``; the ``param`` best; the best share ``param`` of them.
     param : float, default=0.1
         The level, number or share that ``mode`` speaks of.
-    cv : int, splitter, iterable or None, default=None
-        None holds out a part of the rows once; otherwise cross-fitting with these folds.
+    cv : int, splitter, iterable or None, default=5
+        Folds of `cross_unbiased_gain`, in which every row judges once. A number of folds is shuffled, and lowered to
+        the size of the smallest class. None holds out a part of the rows once, which is faster and finds less.
     held_out : float, default=0.3
         Share of rows that is held out if ``cv`` is None.
     min_rows : int, default=5
         As in `unbiased_gain`.
     random_state : int, RandomState or None, default=None
-        Of the rows that are held out.
+        Of the folds, or of the rows that are held out.
 
     Notes
     -----
@@ -72,7 +76,7 @@ class UnbiasedGainSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         *,
         mode: str = "fdr",
         param: float = 0.1,
-        cv: Any = None,
+        cv: Any = 5,
         held_out: float = 0.3,
         min_rows: int = 5,
         random_state: Any = None,
@@ -117,9 +121,38 @@ class UnbiasedGainSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
             self.importance_ = self._split(X, labels, weight)
         else:
             self.importance_ = cross_unbiased_gain(
-                self.estimator, X, labels, cv=self.cv, sample_weight=weight, cv_groups=groups, min_rows=self.min_rows
+                self.estimator,
+                X,
+                labels,
+                cv=self._folds(labels),
+                sample_weight=weight,
+                cv_groups=groups,
+                min_rows=self.min_rows,
             )
+        self._warn_if_nothing()
         return self
+
+    def _folds(self, y: Any) -> Any:
+        """The splitter: a number of folds is shuffled, and stratified if every class has two rows."""
+        if not isinstance(self.cv, Integral):
+            return self.cv
+        rng = check_random_state(self.random_state)
+        if is_classifier(self.estimator):
+            check_classification_targets(y)
+        if is_classifier(self.estimator) and (smallest := int(np.unique(y, return_counts=True)[1].min())) >= 2:
+            return StratifiedKFold(min(int(self.cv), smallest), shuffle=True, random_state=rng)
+        return KFold(min(int(self.cv), len(y)), shuffle=True, random_state=rng)
+
+    def _warn_if_nothing(self) -> None:
+        if self._get_support_mask().any():
+            return
+        p = self.importance_.p_adjusted if self.mode == "fdr" else self.importance_.p_value
+        warnings.warn(
+            f"No feature is selected: the smallest {'adjusted ' * (self.mode == 'fdr')}p-value is {p.min():.2g}, and "
+            f"param={self.param:g} asks for less. Give more rows, a larger param, or mode='k_best'.",
+            UserWarning,
+            stacklevel=3,
+        )
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Who gets what is passed to ``fit``: the estimator weights, a splitter groups of rows.

@@ -348,31 +348,45 @@ def distributed_estimate() -> str:
     return markdown(head, lines)
 
 
-def _noise(section: str) -> list[dict[str, float]]:
-    """Rows of the useless features: all but the first of every case."""
-    cases = results.validation()[section].values()
-    return [row for case in cases for row in list(case.values())[1:]]
-
-
 @generated
 def null_z() -> str:
-    """Z-scores of noise in one-tree models."""
-    rows = _noise("one_tree")
+    """Z-scores of noise in models with default parameters."""
+    rows = results.validation()["default_models"].values()
     means, spreads = [row["mean_z"] for row in rows], [row["sd_z"] for row in rows]
     return f"mean {_signed(min(means))} to {_signed(max(means))}, spread {min(spreads):.2f} to {max(spreads):.2f}"
 
 
 @generated
 def null_rejections() -> str:
-    """How often the 5 % test calls noise useful, with one tree and with thirty."""
-    one, many = (max(row["rejected"] for row in _noise(section)) for section in ("one_tree", "many_trees"))
-    return f"at most {one:.1%} of the time with one tree and {many:.1%} with thirty".replace("%", " %")
+    """How often the 5 % test calls noise useful, in models with default parameters."""
+    rates = [row["rejected"] for row in results.validation()["default_models"].values()]
+    return f"{min(rates):.1%} to {max(rates):.1%}".replace("%", " %")
+
+
+@generated
+def rows_needed() -> str:
+    """How often a useful feature is found, by its effect and the rows."""
+    found: dict[str, dict[str, str]] = {}
+    for case, row in results.validation()["rows_needed"].items():
+        effect, rows = case.split(", ")
+        found.setdefault(effect.removeprefix("effect "), {})[rows] = f"{row['found']:.0%}".replace("%", " %")
+    return markdown(
+        ["effect", *next(iter(found.values()))], [[effect, *cells.values()] for effect, cells in found.items()]
+    )
+
+
+@generated
+def against_permutation() -> str:
+    """Useful features that are found by unbiased gain and by permutation."""
+    cases = results.validation()["against_permutation"]
+    ours, theirs = (cases[name]["true_found"] for name in ("unbiased gain", "permutation"))
+    return f"{ours:.0%} of the useful features; permutation importance finds {theirs:.0%}".replace("%", " %")
 
 
 @generated
 def coverage() -> str:
     """Coverage of the 95 % intervals."""
-    shares = [case["covered"] for case in results.validation()["coverage"].values() if isinstance(case, dict)]
+    shares = [case["covered"] for case in results.validation()["coverage"].values()]
     return f"{min(shares):.1%} to {max(shares):.1%}".replace("%", " %")
 
 

@@ -23,6 +23,7 @@ COLOURS = {
     "permutation": "#27ae60",
     "gain": "#16537e",
     "unbiased_gain": "#c0392b",
+    "paper_sums": "#e08e79",
 }
 OTHER_COLOUR = "#444444"
 GROUP_TITLES = {

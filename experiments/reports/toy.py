@@ -13,7 +13,7 @@ from experiments.reports.rows import measured
 from experiments.reports.style import colour, new_figure, save
 from experiments.store import Row
 
-KINDS = {"gain": "Gain importance", "unbiased_gain": "Unbiased gain"}
+KINDS = {"gain": "Gain importance", "unbiased_gain": "Unbiased gain", "paper_sums": "The paper's sums"}
 FEATURES = ("X1 (binary, weak)", "X2 (6 levels, useless)", "X3 (continuous, useless)")
 
 
@@ -33,8 +33,9 @@ def write(rows: Iterable[Row], out: Path) -> list[Path]:
     page.write_text(
         f"# The paper's example\n\ny = 0.1 X1 + noise; X2 and X3 are useless. {repetitions} repetitions.\n\n"
         f"![Importance by feature]({figure.name})\n\n{_table(values)}\n\n"
-        "With one tree the unbiased gain of a useless feature is zero in expectation. After many trees it is negative: "
-        "the model has fitted noise on these features, and on rows that it has not seen that does harm.\n"
+        "The unbiased gain of a useless feature has mean zero, with one tree and with a hundred. The paper's sums are "
+        "unbiased for one tree only: after many trees they are far below zero, for the useful feature as well. They are "
+        "not multiplied by the learning rate, and so are larger than what the model takes away from the loss.\n"
     )
     return [page, figure]
 

@@ -16,6 +16,7 @@ from experiments.studies.bench import Bench, quiet
 
 STUDY = "toy"
 TREES = (1, 100)
+KINDS = ("gain", "unbiased_gain", "paper_sums")
 BLOCK = 20
 ROWS = 1000
 """Training rows, and as many held-out rows; the paper does not say how many it used."""
@@ -31,13 +32,12 @@ def chains(repetitions: int) -> list[Chain]:
 
 
 def measure(job: Job, history: list[dict[str, Any]], bench: Bench) -> dict[str, Any]:
-    """Return gain and unbiased gain of the three features, (repetitions, 3) each."""
+    """Return gain, unbiased gain and the paper's sums of the three features, (repetitions, 3) each."""
     rng = np.random.default_rng([job.seed, job.options["trees"]])
     rows, trees = job.options["rows"], job.options["trees"]
     with quiet(bench.threads):
         values = [importances(sample(rows, rng), sample(rows, rng), trees, bench.threads) for _ in range(BLOCK)]
-    gain, unbiased = zip(*values, strict=True)
-    return {"gain": np.round(gain, 9).tolist(), "unbiased_gain": np.round(unbiased, 9).tolist()}
+    return {kind: np.round(column, 9).tolist() for kind, column in zip(KINDS, zip(*values, strict=True), strict=True)}
 
 
 def sample(rows: int, rng: np.random.Generator) -> tuple[pd.DataFrame, np.ndarray]:
@@ -54,8 +54,8 @@ def sample(rows: int, rng: np.random.Generator) -> tuple[pd.DataFrame, np.ndarra
 
 def importances(
     train: tuple[pd.DataFrame, np.ndarray], held_out: tuple[pd.DataFrame, np.ndarray], trees: int, threads: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return gain, in units of the loss a row, and unbiased gain, both (3,), of a LightGBM model.
+) -> tuple[np.ndarray, ...]:
+    """Return gain, in units of the loss a row, unbiased gain and the paper's sums, each (3,), of a LightGBM model.
 
     LightGBM's own regularisation of categories is off, since the example is about what happens without any.
     """
@@ -66,4 +66,8 @@ def importances(
     plain = {"cat_smooth": 0.0, "cat_l2": 0.0, "min_data_per_group": 1}
     model = LGBMRegressor(n_estimators=trees, n_jobs=threads, verbose=-1, **plain).fit(*train)
     gain = model.booster_.feature_importance("gain") / (2 * len(train[1]))
-    return gain, unbiased_gain(model, *train, *held_out, n_jobs=threads).importance
+    ours, papers = (
+        unbiased_gain(model, *train, *held_out, paper_sums=paper_sums, n_jobs=threads).importance
+        for paper_sums in (False, True)
+    )
+    return gain, ours, papers

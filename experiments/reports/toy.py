@@ -34,8 +34,8 @@ def write(rows: Iterable[Row], out: Path) -> list[Path]:
         f"# The paper's example\n\ny = 0.1 X1 + noise; X2 and X3 are useless. {repetitions} repetitions.\n\n"
         f"![Importance by feature]({figure.name})\n\n{_table(values)}\n\n"
         "The unbiased gain of a useless feature has mean zero, with one tree and with a hundred. The paper's sums are "
-        "unbiased for one tree only: after many trees they are far below zero, for the useful feature as well. They are "
-        "not multiplied by the learning rate, and so are larger than what the model takes away from the loss.\n"
+        "unbiased for one tree only: after many trees they are far below zero, for the useful feature as well. They "
+        "are not multiplied by the learning rate, and so are larger than what the model takes away from the loss.\n"
     )
     return [page, figure]
 

@@ -70,7 +70,7 @@ def twin_unbiased_gain(
     sets = [{s} for s in range(n_features)] + [set(members) for members in (groups or {}).values()]
     importance, psi = np.zeros(len(sets)), np.zeros((len(held.y), len(sets)))
     taken_out: dict[frozenset[int], Any] = {}
-    shift, first_order = np.zeros(model.n_outputs), 0.0
+    slope: list[float] = []
     iterations = sorted({tree.iteration for tree in model.trees})
     for iteration in iterations:
         numbers = [t for t, tree in enumerate(model.trees) if tree.iteration == iteration]
@@ -101,27 +101,28 @@ def twin_unbiased_gain(
                         score, contributions = judge(tree, int(v), held, t, g, masses, pull, min_rows)
                         importance[column] += share * scale * score
                         psi[:, column] += share * scale * contributions
-                        first_order += share * scale * score * (column < n_features)
         for t in numbers:
             tree = model.trees[t]
             means = node_means(tree, train, t)
-            shift[list(tree.outputs)] += means[0]
             for unit in {frozenset(s) for s in model.sources} | {frozenset(s) for s in sets[n_features:]}:
                 found = taken_out.setdefault(unit, np.zeros_like(held.raw))
                 found[:, list(tree.outputs)] += value_without(model, tree, means, held.nodes[:, t], unit)
             for side in (train, held):
                 side.raw[:, list(tree.outputs)] += tree.value[side.nodes[:, t]]
+        if not slope:
+            for raw in (train.start, train.raw):
+                outputs = range(model.n_outputs)
+                g = np.column_stack([_gradients(model, train, raw, output)[0] for output in outputs])
+                slope.append(float((g * (train.raw - train.start)).sum()))
     if paper_sums:
         return importance, np.sqrt((psi**2).sum(axis=0))
-    removed = _values(model, held, held.start + shift) - _values(model, held, held.raw)
-    mean = np.average(removed, weights=held.weight)
-    share = mean / first_order if first_order > 0 else 0.0
-    factor = min(max(share, 0.5), 1.0)
-    if factor == share:
-        # The factor has an error of its own.
-        own = held.weight * (removed - mean) / held.weight.sum() - factor * psi[:, :n_features].sum(axis=1)
-        return factor * importance, np.sqrt(((factor * psi + np.outer(own, importance) / first_order) ** 2).sum(axis=0))
-    return factor * importance, factor * np.sqrt((psi**2).sum(axis=0))
+    return factor(slope, len(iterations)) * importance, factor(slope, len(iterations)) * np.sqrt((psi**2).sum(axis=0))
+
+
+def factor(slope: list[float], n_iterations: int) -> float:
+    """What first-order scores are multiplied by; ``slope`` before and after the first iteration."""
+    left = float(np.clip(slope[1] / slope[0], 0.0, 1.0)) if slope[0] < 0 else 0.0
+    return (1.0 + left**n_iterations) / 2.0
 
 
 def _sides(model: TreeModel, tables: Any, weights: Any, offsets: Any) -> list[Any]:
@@ -186,10 +187,6 @@ def _gradients(model: TreeModel, side: Any, raw: Any, output: int) -> tuple[Any,
     g, h = model.loss.gradients(side.y, raw[:, 0].copy() if model.loss.n_outputs == 1 else raw)
     g, h = g.reshape(len(raw), -1)[:, output], h.reshape(len(raw), -1)[:, output]
     return g * side.weight, h * side.weight
-
-
-def _values(model: TreeModel, side: Any, raw: Any) -> Any:
-    return model.loss.values(side.y, raw[:, 0].copy() if model.loss.n_outputs == 1 else raw)
 
 
 def judge(tree: Tree, v: int, held: Any, t: int, g: Any, masses: Any, pull: Any, min_rows: int) -> tuple[float, Any]:

@@ -19,7 +19,7 @@ from unbiasedgbm.ensemble.adapters import TreeModel, read_model
 from unbiasedgbm.exact import RowStatistics, Scale, units_sum
 from unbiasedgbm.importance.gain import judge_model
 from unbiasedgbm.importance.result import FloatArray, Importance, group_names
-from unbiasedgbm.importance.rows import GainRows, LossUnits, RowSet, TreeSums
+from unbiasedgbm.importance.rows import GainRows, RowSet, TreeSums
 from unbiasedgbm.importance.score import TreeScores
 from unbiasedgbm.importance.sums import LongArray
 from unbiasedgbm.importance.units import Members, Units
@@ -178,20 +178,20 @@ class RemoteGainRows(GainRows):
         """Raise unless the sums of leaf values are the model's own predictions."""
         self.ask(("prove", ()))
 
-    def removed_sums(self, shift: FloatArray) -> tuple[float, float]:
-        """Sums of the held-out loss that the splits take away, and of the held-out weights."""
-        loss, mass = self._exact_sums("removed", shift)
-        return loss, mass
+    def slope_sums(self) -> tuple[float, float]:
+        """Slope of the training loss along the step made so far, at its beginning and at its end."""
+        before, after = self._exact_sums("slopes")
+        return before, after
 
-    def moments(self, units: LossUnits) -> tuple[FloatArray, FloatArray]:
+    def moments(self) -> tuple[FloatArray, FloatArray]:
         """Σψ² and Σψ⁴ of all features and groups of features."""
-        found = np.array(self._exact_sums("powers", units))
+        found = np.array(self._exact_sums("powers"))
         return found[: len(found) // 2], found[len(found) // 2 :]
 
-    def _exact_sums(self, name: str, *arguments: Any) -> list[float]:
-        """Sums over all held-out rows of what stations compute by a method of `GainRows`."""
-        scales = self.ask(("column_scales", (name, arguments)))[0]
-        units = self.ask(("column_units", (name, arguments, scales)))[0]
+    def _exact_sums(self, name: str) -> list[float]:
+        """Sums over all rows of what stations compute by a method of `GainRows`."""
+        scales = self.ask(("column_scales", (name,)))[0]
+        units = self.ask(("column_units", (name, scales)))[0]
         return [scale.value(total) for scale, total in zip(scales, units, strict=True)]
 
 
@@ -289,9 +289,9 @@ class GainStation(Station):
     def _do_prove(self) -> None:
         self._gain.prove()
 
-    def _do_column_scales(self, name: str, arguments: tuple[Any, ...]) -> list[Scale]:
-        return [Scale.of(values, None) for values in getattr(self._gain, name)(*arguments)]
+    def _do_column_scales(self, name: str) -> list[Scale]:
+        return [Scale.of(values, None) for values in getattr(self._gain, name)()]
 
-    def _do_column_units(self, name: str, arguments: tuple[Any, ...], scales: list[Scale]) -> list[int]:
-        values = getattr(self._gain, name)(*arguments)
+    def _do_column_units(self, name: str, scales: list[Scale]) -> list[int]:
+        values = getattr(self._gain, name)()
         return [units_sum(one, None, scale) for one, scale in zip(values, scales, strict=True)]

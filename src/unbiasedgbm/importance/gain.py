@@ -6,7 +6,6 @@ rows that should not judge.
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -18,9 +17,9 @@ import numpy.typing as npt
 from unbiasedgbm.ensemble.adapters import TreeModel, read_model
 from unbiasedgbm.importance.leaks import TrainingRowsWarning, check_leaves, check_tables
 from unbiasedgbm.importance.result import FloatArray, Importance, group_names, moments_df
-from unbiasedgbm.importance.rows import GainRows, LossUnits, RowSet
+from unbiasedgbm.importance.rows import GainRows, RowSet
 from unbiasedgbm.importance.units import Members, Units
-from unbiasedgbm.importance.walk import GainOptions, loss_units, walk
+from unbiasedgbm.importance.walk import GainOptions, realised_share, walk
 from unbiasedgbm.losses import Loss
 from unbiasedgbm.targets import group_numbers, read_groups
 
@@ -178,18 +177,17 @@ def judge_model(
     if unjudged[:p].sum() > _MOST_UNJUDGED * effect[:p].sum():
         warnings.warn(_few(unjudged[:p].sum() / effect[:p].sum(), options), FewUsableSplitsWarning, stacklevel=3)
     per_tree = units.spread(tally.per_tree)
-    in_units = LossUnits(1.0, np.zeros(per_tree.shape[1]), math.nan, 1.0, tally.shift)
+    factor = 1.0
     if not options.paper_sums:
-        in_units = loss_units(rows, tally.shift, per_tree.sum(axis=0), p)
-    factor = in_units.factor
-    second, fourth = rows.moments(in_units)
+        factor = realised_share(tally.slope, len({tree.iteration for tree in model.trees}))
+    second, fourth = rows.moments()
     with np.errstate(invalid="ignore"):
         shares = np.where(effect > 0.0, unjudged / effect, 0.0)
     whole = Importance(
         method="unbiased gain, the paper's sums" if options.paper_sums and not model.averaged else "unbiased gain",
         feature_names=(*model.feature_names, *members),
         importance=factor * per_tree.sum(axis=0),
-        se=np.sqrt(second),
+        se=factor * np.sqrt(second),
         n_splits=units.count(tally.n_splits),
         df=moments_df(second, fourth),
         level=level,
@@ -202,7 +200,6 @@ def judge_model(
             "loss": model.loss.name,
             "n_train": rows.n_train,
             "n_val": rows.n_held,
-            "loss_removed": in_units.removed,
             "min_rows": options.min_rows,
             "paper_sums": options.paper_sums,
             "draws": options.draws,

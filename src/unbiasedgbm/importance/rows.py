@@ -21,9 +21,6 @@ from unbiasedgbm.losses import Loss
 # Rows whose gradients are computed at once: their entries fit in a processor's cache.
 _BLOCK = 8_192
 
-# Places at which a gradient is integrated.
-_INTEGRAL_POINTS = 16
-
 
 @dataclass(frozen=True, eq=False)
 class RowSet:
@@ -189,32 +186,6 @@ class TreeSums:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class LossUnits:
-    """How scores become importances in units of the loss.
-
-    Attributes
-    ----------
-    factor : float
-        What scores are multiplied by.
-    slope : ndarray of shape (n_columns,), float64
-        Share of each feature in all scores, by which an error of the factor is an error of its importance; zeros if the
-        factor is fixed.
-    removed : float
-        Held-out loss a row that all splits together take away.
-    mass : float
-        Weight of the held-out rows.
-    shift : ndarray of shape (n_outputs,), float64
-        What the trees would add to every row if none of them had a split.
-    """
-
-    factor: float
-    slope: FloatArray
-    removed: float
-    mass: float
-    shift: FloatArray
-
-
 class GainRows:
     """Training and held-out rows that lie here, in one or several sets, and what `walk` asks of them.
 
@@ -263,7 +234,7 @@ class GainRows:
         self.samples = [proof_rows(len(rows.y)) for rows in self._sets]
         self.expected = [rows.predicted(sample) for rows, sample in zip(self._sets, self.samples, strict=True)]
         self._largest = [float(np.abs(rows.raw).max()) for rows in self._sets]
-        self._first_raw = [rows.raw.copy() for rows in held]
+        self._first_raw = [rows.raw.copy() for rows in train]
 
     def mass(self) -> float:
         """Sum of the training weights; the number of rows if there are none."""
@@ -450,32 +421,19 @@ class GainRows:
             found = rows.raw[self.samples[k]]
             compare_raw(self.model, self.expected[k], found, self._largest[k], f"X_{rows.name}")
 
-    def removed(self, shift: FloatArray) -> list[FloatArray]:
-        """Held-out loss of each row that all splits together take away, weighted, and the weights; each (n_held,).
+    def slope_sums(self) -> tuple[float, float]:
+        """Sums of `slopes` over the training rows."""
+        before, after = (exact_sum(values) for values in self.slopes())
+        return before, after
 
-        The difference of the loss is the integral of its gradient between the two predictions, so that a loss needs no
-        values.
-
-        Parameters
-        ----------
-        shift : ndarray of shape (n_outputs,), float64
-            What the trees would add to every row if none of them had a split.
-        """
-        places, weights = np.polynomial.legendre.leggauss(_INTEGRAL_POINTS)
-        found = []
-        for rows, first in zip(self.held, self._first_raw, strict=True):
-            way = rows.raw - first - shift
-            integral = np.zeros(len(rows.y))
-            for place, weight in zip((places + 1.0) / 2.0, weights / 2.0, strict=True):
-                g = rows.gradients_at(self._loss, rows.raw - (1.0 - place) * way)
-                integral -= weight * (g.T * way).sum(axis=1)
-            found.append(integral)
-        return [_joined(found), _joined([rows.masses() for rows in self.held])]
-
-    def removed_sums(self, shift: FloatArray) -> tuple[float, float]:
-        """Sums of `removed`."""
-        loss, mass = self.removed(shift)
-        return exact_sum(loss), exact_sum(mass)
+    def slopes(self) -> list[FloatArray]:
+        """Slope of the training loss along the step made so far, at its beginning and at its end, each (n_train,)."""
+        found: list[list[FloatArray]] = [[], []]
+        for rows, first in zip(self.train, self._first_raw, strict=True):
+            step = (rows.raw - first).T
+            for place, raw in enumerate((first, rows.raw)):
+                found[place].append((rows.gradients_at(self._loss, raw) * step).sum(axis=0))
+        return [_joined(parts) for parts in found]
 
     def observed(self, number: int, position: int, held: FloatArray) -> FloatArray:
         """Independent observations in each node of a tree: held-out rows, or groups of them, shape (n_nodes,).
@@ -498,29 +456,21 @@ class GainRows:
             sums.count_groups(self._group_order, self._together, leaves, mass, tree.parent, last, total, count, square)
         return effective_number(count, held[:, sums.MASS], square, tree.order, tree.parent)
 
-    def moments(self, units: LossUnits) -> tuple[FloatArray, FloatArray]:
+    def contributions(self, column: tuple[LongArray, FloatArray]) -> FloatArray:
+        """Contribution of every held-out row, or group of them, to a feature or group of features, shape (n_held,)."""
+        units, shares = column
+        rows = _joined([psi[:, units] @ shares for psi in self._psi])
+        return rows if self._together is None else np.bincount(self._together, rows).astype(np.float64)
+
+    def moments(self) -> tuple[FloatArray, FloatArray]:
         """Σψ² and Σψ⁴ of all features and groups of features, each of shape (n_columns,)."""
-        found = np.array([exact_sum(values) for values in self.powers(units)])
+        found = np.array([exact_sum(values) for values in self.powers()])
         return found[: len(found) // 2], found[len(found) // 2 :]
 
-    def powers(self, units: LossUnits) -> list[FloatArray]:
-        """ψ² of all features and groups of features, then ψ⁴, each of shape (n_held,) or of the number of groups."""
-        psi = [units.factor * self._contributions(column) for column in self.units.columns]
-        if units.slope.any():
-            loss, mass = self.removed(units.shift)
-            of_factor = (loss - units.removed * mass) / units.mass
-            # In the order of the names: the result must not depend on that of the columns.
-            for j in np.argsort(self.model.feature_names, kind="stable"):
-                of_factor -= psi[j]
-            psi = [one + slope * of_factor for one, slope in zip(psi, units.slope, strict=True)]
-        if self._together is not None:
-            psi = [np.bincount(self._together, one).astype(np.float64) for one in psi]
+    def powers(self) -> list[FloatArray]:
+        """ψ² of all features and groups of features, then ψ⁴, each of shape (n_held,)."""
+        psi = [self.contributions(column) for column in self.units.columns]
         return [one**power for power in (2, 4) for one in psi]
-
-    def _contributions(self, column: tuple[LongArray, FloatArray]) -> FloatArray:
-        """Contribution of every held-out row to the scores of a feature or group of features, shape (n_held,)."""
-        units, shares = column
-        return _joined([psi[:, units] @ shares for psi in self._psi])
 
 
 def _joined(parts: Sequence[FloatArray]) -> FloatArray:

@@ -11,7 +11,6 @@ Student's t with the degrees of freedom that Σψ² has.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,7 +20,7 @@ from unbiasedgbm.exact import fixed_unit
 from unbiasedgbm.importance import sums
 from unbiasedgbm.importance.draws import draw_scores
 from unbiasedgbm.importance.result import FloatArray, IntArray
-from unbiasedgbm.importance.rows import GainRows, LossUnits, TreeSums
+from unbiasedgbm.importance.rows import GainRows, TreeSums
 from unbiasedgbm.importance.score import TreeScores, fill_scores, mean_values
 from unbiasedgbm.importance.units import Paths, Units
 
@@ -71,8 +70,8 @@ class Tally:
         Splits that have a score.
     effect, unjudged : ndarray of shape (n_units,), float64
         Size of all steps on the training rows, W_L W_R / W · (w_L − w_R)²; that of the steps without a score.
-    shift : ndarray of shape (n_outputs,), float64
-        What the trees would add to every row if none of them had a split.
+    slope : tuple of float
+        Of the training loss along the step of the first iteration, before and after it.
     leaf_rows : ndarray of shape (2, n_nodes), float64
         Training and held-out rows in each leaf of the first tree, or their weights where the model knows weights;
         without nodes if they are not known.
@@ -85,7 +84,7 @@ class Tally:
         self.per_depth = np.zeros((depth, units.n_units))
         self.n_splits: IntArray = np.zeros(units.n_units, dtype=np.int64)
         self.effect, self.unjudged = np.zeros((2, units.n_units))
-        self.shift = np.zeros(model.n_outputs)
+        self.slope = (0.0, 0.0)
         self.leaf_rows = np.zeros((2, 0))
 
     def add(self, number: int, position: int, tree: Tree, paths: Paths, score: FloatArray, effect: FloatArray) -> None:
@@ -125,7 +124,7 @@ def walk(model: TreeModel, units: Units, rows: GainRows, options: GainOptions) -
     """
     tally = Tally(model, units)
     mass = rows.mass()
-    iteration = -1
+    iteration, first_iteration = -1, model.trees[0].iteration if model.trees else 0
     for number, tree in enumerate(model.trees):
         if tree.iteration != iteration:
             iteration = tree.iteration
@@ -137,10 +136,16 @@ def walk(model: TreeModel, units: Units, rows: GainRows, options: GainOptions) -
             if number == position == 0 and not (options.paper_sums and model.leaf_weights):
                 tally.leaf_rows = _leaf_rows(model, total, fixed, rows.n_train)
             mean[:, position] = _judge(tally, number, position, rows, total, fixed, mass, options)
-        tally.shift[list(tree.outputs)] += mean[0]
         rows.advance(number, mean)
+        if iteration == first_iteration and _is_last(model, number) and not options.paper_sums:
+            tally.slope = rows.slope_sums()
     rows.prove()
     return tally
+
+
+def _is_last(model: TreeModel, number: int) -> bool:
+    """Whether a tree is the last one of its iteration."""
+    return number + 1 == len(model.trees) or model.trees[number + 1].iteration != model.trees[number].iteration
 
 
 def _leaf_rows(model: TreeModel, total: TreeSums, fixed: FloatArray, n_train: int) -> FloatArray:
@@ -152,28 +157,22 @@ def _leaf_rows(model: TreeModel, total: TreeSums, fixed: FloatArray, n_train: in
     return found[:, :, sums.MASS] / fixed[:, :1] if model.leaf_weights else found[:, :, sums.N].astype(np.float64)
 
 
-def loss_units(rows: GainRows, shift: FloatArray, scores: FloatArray, n_features: int) -> LossUnits:
-    """By how much scores must be multiplied so that they add up to the held-out loss that the model takes away.
+def realised_share(slope: tuple[float, float], n_iterations: int) -> float:
+    """By what scores must be multiplied so that they add up to about the loss that the model takes away.
 
-    Scores are of first order: what a feature would take away if the loss were straight. A quadratic loss that is
-    followed down to its minimum gives one half of that, the first short step of it nearly all. Overfitting may leave
-    less than half; that harm is no feature's and is not taken from any.
+    Scores are of first order: what a step would take away if the loss were straight. If every iteration leaves the
+    share q of the slope, as it does for a quadratic loss, a feature takes away (1 + q**T)/2 of that in T iterations:
+    nearly all of it by one short step, one half by the time the minimum is reached.
 
     Parameters
     ----------
-    rows : GainRows
-    shift : ndarray of shape (n_outputs,), float64
-        See `Tally`.
-    scores : ndarray of shape (n_columns,), float64
-        Of the features and then the groups.
-    n_features : int
+    slope : tuple of float
+        Of the training loss along the step of the first iteration, before and after it.
+    n_iterations : int
     """
-    loss, mass = rows.removed_sums(shift)
-    removed, first_order = loss / mass, math.fsum(scores[:n_features])
-    share = removed / first_order if first_order > 0.0 else 0.0
-    if not 0.5 < share < 1.0:
-        return LossUnits(1.0 if share >= 1.0 else 0.5, np.zeros(len(scores)), removed, mass, shift)
-    return LossUnits(share, scores / first_order, removed, mass, shift)
+    before, after = slope
+    left = min(max(after / before, 0.0), 1.0) if before < 0.0 else 0.0
+    return 0.5 * (1.0 + left**n_iterations)
 
 
 def _fixed_units(largest: FloatArray, n_train: int, n_held: int) -> FloatArray:

@@ -51,9 +51,9 @@ def run(console: Any, path: Path, seed: int = 0) -> None:
         table = noisy_table(seed)
         console.print(
             f"Diabetes (442 patients, 10 features, from scikit-learn), with {_NOISE_NUMBERS} columns of random numbers "
-            f"and {_NOISE_CODES} of random codes. What does {rival.name} call important? Unbiased gain is cross-fitted: "
-            "each fifth of the patients judges a model that has not seen it. Features are sorted by the lower end of "
-            "their intervals.\n"
+            f"and {_NOISE_CODES} of random codes. What does {rival.name} call important? Unbiased gain is "
+            "cross-fitted: each fifth of the patients judges a model that has not seen it. Features are sorted by the "
+            "lower end of their intervals.\n"
         )
         ranking, said = _ranking_table(table, rival, seed)
         console.print(ranking)
@@ -180,8 +180,8 @@ def _ranking_table(table: tuple[pd.DataFrame, np.ndarray[Any, Any]], rival: _Riv
         sum(name.startswith("noise") for name in some) for some in ([names[j] for j in by_gain[:_TOP]], significant)
     ]
     said = (
-        f"Of the first {_TOP} by plain gain, [bold]{noise[0]} are noise[/]. By unbiased gain [bold]{len(significant)} are "
-        f"significant, {noise[1] or 'none'} of them noise[/]."
+        f"Of the first {_TOP} by plain gain, [bold]{noise[0]} are noise[/]. By unbiased gain "
+        f"[bold]{len(significant)} are significant, {noise[1] or 'none'} of them noise[/]."
     )
     return found, said
 

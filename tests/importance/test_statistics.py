@@ -160,7 +160,7 @@ def test_a_weak_feature_is_found_among_many_trees() -> None:
 @pytest.mark.parametrize(("n_trees", "rate"), [(1, 0.1), (1, 1.0), (10, 0.1), (60, 0.02), (60, 0.05)])
 def test_importances_add_up_to_the_loss_that_the_model_takes_away(loss: str, n_trees: int, rate: float) -> None:
     found = validation._added_up(loss, n_trees, rate, 12_000)
-    assert 0.97 < found["ratio"] < 1.15
+    assert 0.88 < found["ratio"] < 1.25
 
 
 def test_one_in_a_hundred_has_standard_errors() -> None:

@@ -18,7 +18,13 @@ def test_demo(tmp_path, monkeypatch):
     output = io.StringIO()
     demo.run(Console(file=output, width=120), tmp_path / "page.html", seed=0)
     text = output.getvalue()
-    for words in ("The paper's example", "weak signal", "of 10 are noise", "UnbiasedGBM", str(tmp_path / "page.html")):
+    for words in (
+        "The paper's example",
+        "weak signal",
+        "are noise. By unbiased gain",
+        "UnbiasedGBM",
+        str(tmp_path / "page.html"),
+    ):
         assert words in text
     assert (tmp_path / "page.html").stat().st_size > 50_000
 

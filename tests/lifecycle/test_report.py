@@ -95,10 +95,9 @@ def test_a_model_without_trees_has_a_page(tmp_path):
 
 
 def test_verdicts():
-    assert verdict(0.01, 1.0, 3) == "helps"
-    assert verdict(0.2, 1.0, 3) == "unclear"
-    assert verdict(0.99, -0.1, 3) == "harms"
-    assert verdict(0.01, 1.0, 0) == "unused"
+    assert verdict(0.01, 3) == "helps"
+    assert verdict(0.2, 3) == "unclear"
+    assert verdict(0.01, 0) == "unused"
 
 
 # -- in a browser ----------------------------------------------------------------------------------------------------

@@ -15,9 +15,14 @@ from experiments.reports.style import colour, new_figure, save
 from experiments.statistics import average_ranks, nemenyi, wilcoxon_against
 from experiments.store import Row
 from experiments.studies.importances import IMPORTANCES, TITLES
-from experiments.studies.selection import SHARES
+from experiments.studies.selection import FOLDS, FOUND, LEVEL, SHARES
 
 OURS = "unbiased_gain"
+FOUND_TITLES = {
+    "all_features": "all of them",
+    "permutation_found": "found by permutation",
+    "unbiased_gain_found": "found by unbiased gain",
+}
 
 
 def write(rows: Iterable[Row], out: Path) -> list[Path]:
@@ -27,7 +32,8 @@ def write(rows: Iterable[Row], out: Path) -> list[Path]:
     if frame.empty:
         return []
     kinds = [kind for kind in IMPORTANCES if (frame["method"] == kind).any()]
-    by_share = {share: complete(scores(frame, f"test_auc_{share}"))[kinds] for share in SHARES}
+    ranked = frame[frame["method"].isin(kinds)]
+    by_share = {share: complete(scores(ranked, f"test_auc_{share}"))[kinds] for share in SHARES}
     mean = sum(by_share.values()) / len(by_share)
     figure = _plot(by_share, out / "selection-auc.svg")
     diagram = plot_critical_difference(mean, out / "selection-ranks.svg", greater_is_better=True)
@@ -42,11 +48,27 @@ def write(rows: Iterable[Row], out: Path) -> list[Path]:
     ]
     if diagram is not None:
         parts.append(f"![Average ranks and critical difference]({diagram.name})")
+    if frame["method"].isin(FOUND).any():
+        parts.append(_found(frame[frame["method"].isin(FOUND)]))
     if failures := failed(rows):
         parts.append("## Failures\n\n" + "\n".join(f"* {line}" for line in failures))
     page = out / "selection.md"
     page.write_text("\n\n".join(parts) + "\n")
     return [page, figure, *([diagram] if diagram else [])]
+
+
+def _found(frame: pd.DataFrame) -> str:
+    """Features that are significant at a false discovery rate: how many, and the AUC of a model with them."""
+    auc, share = (complete(scores(frame, column)) for column in ("test_auc", "share"))
+    lines = pd.DataFrame({"mean AUC": auc.mean(), "share of the features": share.mean(), "smallest AUC": auc.min()})
+    formats = {"mean AUC": ".4f", "share of the features": ".2f", "smallest AUC": ".3f"}
+    return (
+        f"## Features found at a false discovery rate of {LEVEL:g}\n\n"
+        f"By cross-fitting with {FOLDS} folds on training and validation rows (`UnbiasedGainSelector`; permutation "
+        "importance is pooled over the same folds in the same way). A model with the features found, measured on the "
+        "test rows; with none found, its AUC is 0.5.\n\n"
+        + markdown_table(lines.rename(index=FOUND_TITLES), formats, "features")
+    )
 
 
 def _table(by_share: dict[int, pd.DataFrame]) -> str:

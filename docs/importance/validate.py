@@ -27,6 +27,7 @@ import xgboost
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.metrics import roc_auc_score
 
+import unbiasedgbm
 from unbiasedgbm.importance import (
     FewUsableSplitsWarning,
     Importance,
@@ -172,6 +173,8 @@ def default_model(library: str, loss: str, n_trees: int = 100, **options: Any) -
         fixed = {"thread_count": 1, "verbose": 0, "allow_writing_files": False}
         levels = ["levels_8", "levels_50"]
         return getattr(catboost, f"CatBoost{kind}")(iterations=n_trees, cat_features=levels, **fixed, **options)
+    if library == "unbiasedgbm":
+        return getattr(unbiasedgbm, f"UnbiasedGBM{kind}")(random_state=0, n_jobs=1, **options)
     cls = HistGradientBoostingRegressor if loss == "squared" else HistGradientBoostingClassifier
     return cls(max_iter=n_trees, random_state=0, **options)
 
@@ -292,6 +295,9 @@ def default_models(n_repeats: int = 120) -> Cases:
     for library in LIBRARIES:
         for loss in LOSSES:
             add(f"{library}, {loss}, 100 trees, 1,000 + 1,000 rows", library, loss, 2000, n_repeats)
+    for loss in LOSSES:
+        add(f"unbiasedgbm, {loss}, defaults, 1,000 + 1,000 rows", "unbiasedgbm", loss, 2000, n_repeats)
+        add(f"unbiasedgbm, {loss}, defaults, 300 + 300 rows", "unbiasedgbm", loss, 600, n_repeats)
     for library in ("lightgbm", "xgboost", "sklearn"):
         for n_trees, rate in ((1, 1.0), (30, 1.0), (500, 0.01)):
             name = f"{library}, log, {n_trees} trees, learning rate {rate:g}"

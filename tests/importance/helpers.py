@@ -70,7 +70,6 @@ def twin_unbiased_gain(
     sets = [{s} for s in range(n_features)] + [set(members) for members in (groups or {}).values()]
     importance, psi = np.zeros(len(sets)), np.zeros((len(held.y), len(sets)))
     taken_out: dict[frozenset[int], Any] = {}
-    slope: list[float] = []
     iterations = sorted({tree.iteration for tree in model.trees})
     for iteration in iterations:
         numbers = [t for t, tree in enumerate(model.trees) if tree.iteration == iteration]
@@ -109,20 +108,23 @@ def twin_unbiased_gain(
                 found[:, list(tree.outputs)] += value_without(model, tree, means, held.nodes[:, t], unit)
             for side in (train, held):
                 side.raw[:, list(tree.outputs)] += tree.value[side.nodes[:, t]]
-        if not slope:
-            for raw in (train.start, train.raw):
-                outputs = range(model.n_outputs)
-                g = np.column_stack([_gradients(model, train, raw, output)[0] for output in outputs])
-                slope.append(float((g * (train.raw - train.start)).sum()))
     if paper_sums:
         return importance, np.sqrt((psi**2).sum(axis=0))
-    return factor(slope, len(iterations)) * importance, factor(slope, len(iterations)) * np.sqrt((psi**2).sum(axis=0))
+    share = realised(model, train)
+    return share * importance, share * np.sqrt((psi**2).sum(axis=0))
 
 
-def factor(slope: list[float], n_iterations: int) -> float:
-    """What first-order scores are multiplied by; ``slope`` before and after the first iteration."""
-    left = float(np.clip(slope[1] / slope[0], 0.0, 1.0)) if slope[0] < 0 else 0.0
-    return (1.0 + left**n_iterations) / 2.0
+def realised(model: TreeModel, train: Any) -> float:
+    """Training loss that the model takes away, over what the slope at the beginning promises."""
+
+    def slope(place: float) -> float:
+        way = train.raw - train.start
+        raw = train.start + place * way
+        return sum((_gradients(model, train, raw, k)[0] * way[:, k]).sum() for k in range(model.n_outputs))
+
+    places = np.linspace(0.0, 1.0, 2001)
+    slopes = np.array([slope(place) for place in places])
+    return float(np.clip(np.trapezoid(slopes, places) / slopes[0], 0.0, 1.0)) if slopes[0] < 0 else 0.5
 
 
 def _sides(model: TreeModel, tables: Any, weights: Any, offsets: Any) -> list[Any]:

@@ -59,7 +59,7 @@ def unbiased_gain(
         Dask collections or lists of delayed tables, cut at the same rows.
     sample_weight_train, sample_weight_val, groups, level, min_rows, paper_sums
         As in `unbiasedgbm.unbiased_gain`. Its ``loss``, ``draws``, ``random_state`` and offsets need all rows in one
-        place.
+        place. It is not checked whether rows of one table are in the other.
     n_jobs : int, optional
         Threads on each worker; None for those that it has.
     client : Client, default=None
@@ -179,9 +179,9 @@ class RemoteGainRows(GainRows):
         self.ask(("prove", ()))
 
     def slope_sums(self) -> tuple[float, float]:
-        """Slope of the training loss along the step made so far, at its beginning and at its end."""
-        before, after = self._exact_sums("slopes")
-        return before, after
+        """Slope of the training loss along the way of the predictions, at its beginning and on average."""
+        beginning, average = self._exact_sums("slopes")
+        return beginning, average
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
         """Σψ² and Σψ⁴ of all features and groups of features."""

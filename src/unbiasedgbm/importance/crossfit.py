@@ -99,49 +99,55 @@ def cross_unbiased_gain(
     weight = rows_of(sample_weight, n_rows, "sample_weight", np.float64)
     start = rows_of(offset, n_rows, "offset", np.float64)
     together = rows_of(cv_groups, n_rows, "cv_groups")
-    prefix = f"{estimator.steps[-1][0]}__" if hasattr(estimator, "steps") else ""
+    is_pipeline = hasattr(estimator, "steps")
+    prefix = f"{estimator.steps[-1][0]}__" if is_pipeline else ""
     by_fit = {} if weight is None else {f"{prefix}sample_weight": weight}
     if start is not None:
-        by_fit[prefix + offset_argument(estimator.steps[-1][1] if prefix else estimator)] = start
-    results, n_held, others = [], [], []
-    for rows, held in splitter.split(np.zeros(n_rows), labels, together):
-        X_train, y_train, X_held = _safe_indexing(X, rows), labels[rows], _safe_indexing(X, held)
-        groups_held = None if together is None else together[held]
-        if groups_held is not None and (groups_held == groups_held[0]).all():
-            groups_held = None
-        model = clone(estimator).fit(X_train, y_train, **{name: column[rows] for name, column in by_fit.items()})
-        if prefix:
-            pipeline, model = model, model.steps[-1][1]
-            X_train, X_held = (pipeline[:-1].transform(table) for table in (X_train, X_held))
-        with warnings.catch_warnings(record=True) as caught:
+        by_fit[prefix + offset_argument(estimator.steps[-1][1] if is_pipeline else estimator)] = start
+    results: list[Importance] = []
+    n_held, caught = [], []
+    for rows, held in splitter.split(np.asarray(X) if isinstance(X, list) else X, labels, together):
+        X_train, X_held = _safe_indexing(X, rows), _safe_indexing(X, held)
+        if weight is not None and not weight[held].any():
+            raise ValueError(
+                f"sample_weight is zero for all held-out rows of fold {len(results) + 1}; shuffle the rows."
+            )
+        model = clone(estimator).fit(X_train, labels[rows], **{name: column[rows] for name, column in by_fit.items()})
+        names = None
+        if is_pipeline:
+            before, model = model[:-1], model.steps[-1][1]
+            if len(before):
+                X_train, X_held = (before.transform(table) for table in (X_train, X_held))
+            names = None if hasattr(X_train, "columns") else _names_out(before, X_train.shape[1])
+        with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
             # Folds do not overlap, and what looks like it is for the user to know.
             warnings.simplefilter("ignore", TrainingRowsWarning)
             found = unbiased_gain(
                 model,
                 X_train,
-                y_train,
+                labels[rows],
                 X_held,
                 labels[held],
                 sample_weight_train=None if weight is None else weight[rows],
                 sample_weight_val=None if weight is None else weight[held],
                 offset_train=None if start is None else start[rows],
                 offset_val=None if start is None else start[held],
-                row_groups_val=groups_held,
+                row_groups_val=_groups_of(together, held, weight),
                 loss=loss,
-                groups=groups,
+                groups=_numbered_groups(groups, names),
                 level=level,
                 min_rows=min_rows,
                 paper_sums=paper_sums,
                 n_jobs=n_jobs,
             )
-        if prefix and not hasattr(X_train, "columns"):
-            names = _names_out(pipeline, len(found.feature_names))
-            found = found if names is None else replace(found, feature_names=names)
-        others.append(caught)
-        results.append(found)
+        caught.append(seen)
+        results.append(found if names is None else replace(found, feature_names=names))
         n_held.append(len(held))
-    _warn_once(others, min(n_held))
+        _check_columns(results)
+    if not results:
+        raise ValueError("cv gives no folds.")
+    _warn_once(caught, min(n_held), together is not None)
     share = np.array(n_held) / sum(n_held)
     # Rows that are held out again and again, as by RepeatedKFold, say no more than once.
     inflation = INFLATION * max(1.0, sum(n_held) / n_rows)
@@ -162,16 +168,47 @@ def _check_estimator(estimator: Any) -> None:
         )
 
 
-def _names_out(pipeline: Any, n_features: int) -> tuple[str, ...] | None:
+def _groups_of(together: Any, held: Any, weight: FloatArray | None) -> Any:
+    """Groups of the held-out rows; None if there is one alone among those with weight, so that rows are counted."""
+    if together is None:
+        return None
+    present = together[held] if weight is None else together[held][weight[held] > 0.0]
+    return None if (present == present[0]).all() else together[held]
+
+
+def _names_out(steps: Any, n_features: int) -> tuple[str, ...] | None:
     """Names of the columns that the last step of a fitted pipeline sees, if the steps before it tell them."""
     try:
-        names = tuple(map(str, pipeline[:-1].get_feature_names_out()))
+        names = tuple(map(str, steps.get_feature_names_out()))
     except (AttributeError, ValueError, NotFittedError):
         return None
     return names if len(names) == n_features else None
 
 
-def _warn_once(caught: list[list[warnings.WarningMessage]], n_held: int) -> None:
+def _numbered_groups(groups: Any, names: tuple[str, ...] | None) -> Any:
+    """Groups with the names of a pipeline's columns as numbers, for a model that has not seen the names."""
+    if names is None or not isinstance(groups, Mapping):
+        return groups
+    number = {name: j for j, name in enumerate(names)}
+    return {
+        group: [number.get(feature, feature) if isinstance(feature, str) else feature for feature in features]
+        for group, features in groups.items()
+    }
+
+
+def _check_columns(results: Sequence[Importance]) -> None:
+    """Raise if the last fold's model has other columns than the first one's, as after a step that selects some."""
+    first, last = results[0].feature_names, results[-1].feature_names
+    if first == last:
+        return
+    other = next((name for name in last if name not in first), f"{len(last)} columns in place of {len(first)}")
+    raise ValueError(
+        f"estimator: its steps give other columns in fold {len(results)} than in fold 1, for example {other!r}. "
+        "Importances of different columns cannot be averaged: fix the columns before, or use unbiased_gain."
+    )
+
+
+def _warn_once(caught: list[list[warnings.WarningMessage]], n_held: int, grouped: bool) -> None:
     """One warning for all folds; those of other kinds are shown as they came."""
     few = 0
     for fold in caught:
@@ -183,10 +220,14 @@ def _warn_once(caught: list[list[warnings.WarningMessage]], n_held: int) -> None
     reason = ""
     if 2 * few > len(caught):
         reason = f"In {few} of {len(caught)} folds, most of what the model's splits do cannot be judged"
+        reason += ", because splits need rows of min_rows groups on both sides" * grouped
     elif n_held < _SMALL_FOLD:
         reason = f"A fold of {n_held} held-out rows gives rough standard errors"
     if reason:
-        warnings.warn(f"{reason}. Use fewer folds, more rows, or larger leaves.", FewUsableSplitsWarning, stacklevel=3)
+        more = "groups" if grouped else "rows"
+        warnings.warn(
+            f"{reason}. Use fewer folds, more {more}, or larger leaves.", FewUsableSplitsWarning, stacklevel=3
+        )
 
 
 def rows_of(values: Any, n_rows: int, name: str, dtype: Any = None) -> Any:

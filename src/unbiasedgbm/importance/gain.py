@@ -175,11 +175,13 @@ def judge_model(
     effect, unjudged = units.spread(tally.effect), units.spread(tally.unjudged)
     p = len(model.feature_names)
     if unjudged[:p].sum() > _MOST_UNJUDGED * effect[:p].sum():
-        warnings.warn(_few(unjudged[:p].sum() / effect[:p].sum(), options), FewUsableSplitsWarning, stacklevel=3)
+        warnings.warn(
+            _few(unjudged[:p].sum() / effect[:p].sum(), options, rows.grouped), FewUsableSplitsWarning, stacklevel=3
+        )
     per_tree = units.spread(tally.per_tree)
     factor = 1.0
     if not options.paper_sums:
-        factor = realised_share(tally.slope, len({tree.iteration for tree in model.trees}))
+        factor = realised_share(tally.slope)
     second, fourth = rows.moments()
     with np.errstate(invalid="ignore"):
         shares = np.where(effect > 0.0, unjudged / effect, 0.0)
@@ -210,11 +212,14 @@ def judge_model(
     return replace(result, groups=whole.part(slice(p, None))) if members else result
 
 
-def _few(share: float, options: GainOptions) -> str:
+def _few(share: float, options: GainOptions, grouped: bool) -> str:
     """The warning that most of the model cannot be judged."""
+    rows = (
+        f"held-out rows of fewer than {options.min_rows} groups" if grouped else f"fewer than {options.min_rows} rows"
+    )
     return (
-        f"{share:.0%} of what the model's splits do cannot be judged, because fewer than {options.min_rows} held-out "
-        "rows fall on one side of them; it counts as zero. Give more held-out rows, or train with larger leaves "
+        f"{share:.0%} of what the model's splits do cannot be judged, because {rows} (counted by their weights) fall "
+        "on one side of them; it counts as zero. Give more held-out rows, or train with larger leaves "
         "(min_samples_leaf, min_child_samples, min_child_weight, min_data_in_leaf). The share of each feature is in "
         "the result's `unjudged`."
     )

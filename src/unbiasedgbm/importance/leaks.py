@@ -24,6 +24,9 @@ _TELLING = 20
 # training rows did. Less than this share of that is put down to rounding.
 _OTHER_ROWS = 0.1
 
+# A tree of fewer leaves may find as many held-out rows in each by chance.
+_TELLING_LEAVES = 6
+
 
 class TrainingRowsWarning(UserWarning):
     """Training or held-out rows are not those that they should be, which makes noise look useful."""
@@ -75,9 +78,13 @@ def check_leaves(model: TreeModel, train: FloatArray, held: FloatArray) -> str |
         return None
     known, given = float(model.leaf_rows.sum()), float(train.sum())
     close = 0.5 + 1e-4 * known
+    amount = "rows with a total weight of " if model.leaf_weights else "a number of rows of "
     advice = "Give the rows that fit() was called with as X_train and y_train, and others as X_val and y_val."
+    if model.leaf_weights:
+        advice += " Weights that fit() was given go into sample_weight_train."
     swapped = (
-        abs(float(held.sum()) - known) < close
+        (model.leaf_rows > 0.0).sum() >= _TELLING_LEAVES
+        and abs(float(held.sum()) - known) < close
         and _distance(held, model.leaf_rows) <= _tolerance(model.leaf_rows)
         and (abs(given - known) >= close or _distance(train, model.leaf_rows) > _tolerance(model.leaf_rows))
     )
@@ -85,11 +92,11 @@ def check_leaves(model: TreeModel, train: FloatArray, held: FloatArray) -> str |
         return f"X_val holds the rows that the model was trained on: are X_train and X_val swapped? {advice}"
     if given + close < known:
         return (
-            f"The model was trained on {known:.0f} rows, but X_train has {given:.0f}: some of the others may be among "
-            f"the rows of X_val. {advice}"
+            f"The model was trained on {amount}{known:.0f}, but X_train has {given:.0f}: some of the others may be "
+            f"among the rows of X_val. {advice}"
         )
     if model.all_rows and given - close > known:
-        return f"The model was trained on {known:.0f} rows, but X_train has {given:.0f}. {advice}"
+        return f"The model was trained on {amount}{known:.0f}, but X_train has {given:.0f}. {advice}"
     if abs(given - known) <= close and (moved := _distance(train, model.leaf_rows)) > _tolerance(model.leaf_rows):
         return (
             f"X_train does not hold the rows that the model was trained on: at least {moved:.0f} of {given:.0f} fall "
@@ -104,7 +111,9 @@ def _distance(found: FloatArray, known: FloatArray) -> float:
 
 
 def _tolerance(known: FloatArray) -> float:
-    return max(1.0, _OTHER_ROWS * float(np.sqrt(known.sum() * max((known > 0.0).sum() - 1, 0))))
+    return max(
+        1.0, 1e-5 * float(known.sum()), _OTHER_ROWS * float(np.sqrt(known.sum() * max((known > 0.0).sum() - 1, 0)))
+    )
 
 
 def _same_table(rows: GainRows, telling: int) -> bool:
@@ -140,9 +149,10 @@ def common_rows(X_train: Any, train: RowSet, X_val: Any, held: RowSet) -> tuple[
     sides = (_columns(X_train), train), (_columns(X_val), held)
     if any(columns is None for columns, _ in sides) or train.y.ndim != held.y.ndim:
         return 0, len(held.y), 0.0
+    numbers = [all(map(_is_number, pair)) for pair in zip(*(columns or [] for columns, _ in sides), strict=False)]
     for text in (False, True):
         # Text takes much longer, and is only looked at if the numbers agree.
-        found = [_keys(columns or [], rows.y, text)[rows.masses() > 0.0] for columns, rows in sides]
+        found = [_keys(columns or [], rows.y, numbers, text)[rows.masses() > 0.0] for columns, rows in sides]
         keys = [own + other for own, other in zip(keys, found, strict=True)] if keys else found
         n_common = int(np.isin(keys[1], keys[0]).sum())
         if n_common == 0:
@@ -166,23 +176,29 @@ def _columns(X: Any) -> list[Any] | None:
     return [frame[:, j] for j in range(frame.shape[1])]
 
 
-def _keys(columns: Iterable[Any], y: FloatArray, text: bool) -> UIntArray:
-    """A number for each row, from its target and its numeric columns, or from the other columns alone."""
+def _keys(columns: Iterable[Any], y: FloatArray, numbers: list[bool], text: bool) -> UIntArray:
+    """A key for each row, from its target and its numeric columns, or from the other columns alone."""
     keys = np.zeros(len(y), dtype=np.uint64)
     if not text:
         for column in np.atleast_2d(y.T):
             keys = _mixed(keys, _bits(column))
-    for column in columns:
-        if _is_number(column) != text:
-            values = column.to_numpy() if hasattr(column, "to_numpy") else column
-            keys = _mixed(keys, _text_bits(values) if text else _bits(values.astype(np.float64)))
+    for column, is_number in zip(columns, numbers, strict=False):
+        if is_number != text:
+            keys = _mixed(keys, _text_bits(column) if text else _bits(_as_float(column)))
     return keys
+
+
+def _as_float(column: Any) -> FloatArray:
+    if isinstance(column, np.ndarray):
+        return column.astype(np.float64)
+    values: FloatArray = column.cast(nw.Float64).fill_null(float("nan")).to_numpy().astype(np.float64)
+    return values
 
 
 def _is_number(column: Any) -> bool:
     if isinstance(column, np.ndarray):
         return column.dtype.kind in "biuf"
-    return bool(column.dtype.is_numeric() or column.dtype == nw.Boolean) and column.null_count() == 0
+    return bool(column.dtype.is_numeric() or column.dtype == nw.Boolean)
 
 
 def _bits(values: FloatArray) -> UIntArray:
@@ -191,7 +207,8 @@ def _bits(values: FloatArray) -> UIntArray:
     return bits
 
 
-def _text_bits(values: Any) -> UIntArray:
+def _text_bits(column: Any) -> UIntArray:
+    values = column.to_list() if hasattr(column, "to_list") else column.tolist()
     return np.array([hash(str(value)) & 0xFFFFFFFFFFFFFFFF for value in values], dtype=np.uint64)
 
 

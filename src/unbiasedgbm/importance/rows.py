@@ -21,6 +21,9 @@ from unbiasedgbm.losses import Loss
 # Rows whose gradients are computed at once: their entries fit in a processor's cache.
 _BLOCK = 8_192
 
+# Places on the way at which its slope is taken (Gauss and Legendre).
+_PLACES = 16
+
 
 @dataclass(frozen=True, eq=False)
 class RowSet:
@@ -236,6 +239,11 @@ class GainRows:
         self._largest = [float(np.abs(rows.raw).max()) for rows in self._sets]
         self._first_raw = [rows.raw.copy() for rows in train]
 
+    @property
+    def grouped(self) -> bool:
+        """Whether held-out rows are counted by groups."""
+        return self._together is not None
+
     def mass(self) -> float:
         """Sum of the training weights; the number of rows if there are none."""
         return self.statistics().total(_ones)
@@ -427,12 +435,19 @@ class GainRows:
         return before, after
 
     def slopes(self) -> list[FloatArray]:
-        """Slope of the training loss along the step made so far, at its beginning and at its end, each (n_train,)."""
+        """Slope of the training loss along the way of the predictions: at its beginning, and on average; (n_train,).
+
+        The average is the loss that all trees take away, whose values are not needed.
+        """
+        places, weights = np.polynomial.legendre.leggauss(_PLACES)
         found: list[list[FloatArray]] = [[], []]
         for rows, first in zip(self.train, self._first_raw, strict=True):
-            step = (rows.raw - first).T
-            for place, raw in enumerate((first, rows.raw)):
-                found[place].append((rows.gradients_at(self._loss, raw) * step).sum(axis=0))
+            way = rows.raw - first
+            found[0].append((rows.gradients_at(self._loss, first) * way.T).sum(axis=0))
+            average = np.zeros(len(way))
+            for place, weight in zip((places + 1.0) / 2.0, weights / 2.0, strict=True):
+                average += weight * (rows.gradients_at(self._loss, first + place * way) * way.T).sum(axis=0)
+            found[1].append(average)
         return [_joined(parts) for parts in found]
 
     def observed(self, number: int, position: int, held: FloatArray) -> FloatArray:

@@ -106,6 +106,8 @@ class UnbiasedGainSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         self
         """
         self._check_parameters()
+        if hasattr(self.estimator, "steps"):
+            raise TypeError("estimator must not be a pipeline: put its other steps before the selector.")
         sample_weight, groups = self._routed(fit_params)
         if hasattr(X, "columns") or hasattr(X, "column_names"):
             # The estimator may know categories and missing values that an array would lose.
@@ -140,7 +142,12 @@ class UnbiasedGainSelector(SelectorMixin, MetaEstimatorMixin, BaseEstimator):
         if is_classifier(self.estimator):
             check_classification_targets(y)
         if is_classifier(self.estimator) and (smallest := int(np.unique(y, return_counts=True)[1].min())) >= 2:
+            # A fold must not hold out the only row of a class.
             return StratifiedKFold(min(int(self.cv), smallest), shuffle=True, random_state=rng)
+        if is_classifier(self.estimator):
+            raise ValueError(
+                "y has a class with one row, which cannot both train and judge; cv needs two of each class."
+            )
         return KFold(min(int(self.cv), len(y)), shuffle=True, random_state=rng)
 
     def _warn_if_nothing(self) -> None:

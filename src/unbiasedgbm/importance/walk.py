@@ -71,7 +71,7 @@ class Tally:
     effect, unjudged : ndarray of shape (n_units,), float64
         Size of all steps on the training rows, W_L W_R / W · (w_L − w_R)²; that of the steps without a score.
     slope : tuple of float
-        Of the training loss along the step of the first iteration, before and after it.
+        Of the training loss along the way of the predictions, at its beginning and on average.
     leaf_rows : ndarray of shape (2, n_nodes), float64
         Training and held-out rows in each leaf of the first tree, or their weights where the model knows weights;
         without nodes if they are not known.
@@ -124,7 +124,7 @@ def walk(model: TreeModel, units: Units, rows: GainRows, options: GainOptions) -
     """
     tally = Tally(model, units)
     mass = rows.mass()
-    iteration, first_iteration = -1, model.trees[0].iteration if model.trees else 0
+    iteration = -1
     for number, tree in enumerate(model.trees):
         if tree.iteration != iteration:
             iteration = tree.iteration
@@ -137,15 +137,10 @@ def walk(model: TreeModel, units: Units, rows: GainRows, options: GainOptions) -
                 tally.leaf_rows = _leaf_rows(model, total, fixed, rows.n_train)
             mean[:, position] = _judge(tally, number, position, rows, total, fixed, mass, options)
         rows.advance(number, mean)
-        if iteration == first_iteration and _is_last(model, number) and not options.paper_sums:
-            tally.slope = rows.slope_sums()
     rows.prove()
+    if not options.paper_sums:
+        tally.slope = rows.slope_sums()
     return tally
-
-
-def _is_last(model: TreeModel, number: int) -> bool:
-    """Whether a tree is the last one of its iteration."""
-    return number + 1 == len(model.trees) or model.trees[number + 1].iteration != model.trees[number].iteration
 
 
 def _leaf_rows(model: TreeModel, total: TreeSums, fixed: FloatArray, n_train: int) -> FloatArray:
@@ -157,22 +152,20 @@ def _leaf_rows(model: TreeModel, total: TreeSums, fixed: FloatArray, n_train: in
     return found[:, :, sums.MASS] / fixed[:, :1] if model.leaf_weights else found[:, :, sums.N].astype(np.float64)
 
 
-def realised_share(slope: tuple[float, float], n_iterations: int) -> float:
+def realised_share(slope: tuple[float, float]) -> float:
     """By what scores must be multiplied so that they add up to about the loss that the model takes away.
 
-    Scores are of first order: what a step would take away if the loss were straight. If every iteration leaves the
-    share q of the slope, as it does for a quadratic loss, a feature takes away (1 + q**T)/2 of that in T iterations:
-    nearly all of it by one short step, one half by the time the minimum is reached.
+    Scores are of first order: what a step would take away if the loss went on as steeply as at the beginning. The
+    share of it that is realised is measured on the training rows, along the straight way from the first prediction to
+    the last one: nearly all by one short step, one half by the time a quadratic loss is at its minimum.
 
     Parameters
     ----------
     slope : tuple of float
-        Of the training loss along the step of the first iteration, before and after it.
-    n_iterations : int
+        See `Tally`.
     """
-    before, after = slope
-    left = min(max(after / before, 0.0), 1.0) if before < 0.0 else 0.0
-    return 0.5 * (1.0 + left**n_iterations)
+    beginning, average = slope
+    return min(max(average / beginning, 0.0), 1.0) if beginning < 0.0 else 0.5
 
 
 def _fixed_units(largest: FloatArray, n_train: int, n_held: int) -> FloatArray:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import xgboost
+from scipy.special import expit
 
 from unbiasedgbm import losses
 from unbiasedgbm.ensemble.adapters import as_loss, objectives
@@ -63,7 +64,10 @@ def read(model: Any, loss: Loss | Callable[..., Any] | None, offset: bool = Fals
         precision=1e-5,
         named=booster.feature_names is not None,
         averaged=n_iterations == 1 and parallel > 1,
-        leaf_rows=_leaf_rows(ensemble["trees"], objective["name"], _base(learner, n_outputs), offset),
+        # A loss of the user's own has hessians of its own.
+        leaf_rows=None
+        if offset or loss is not None or n_outputs > 1
+        else _leaf_rows(ensemble["trees"], objective["name"], _base(learner, n_outputs)),
         leaf_weights=True,
     )
 
@@ -176,12 +180,14 @@ def _tree(stored: dict[str, Any], group: int, n_outputs: int, iteration: int, pa
     )
 
 
-def _leaf_rows(stored: list[dict[str, Any]], objective: str, base: FloatArray, offset: bool) -> FloatArray | None:
+def _leaf_rows(stored: list[dict[str, Any]], objective: str, base: FloatArray) -> FloatArray | None:
     """Weight of the training rows in each leaf of the first tree, where the hessians that XGBoost keeps tell it."""
-    if offset or not stored or objective not in ("reg:squarederror", "binary:logistic", "binary:logitraw"):
+    if not stored or objective not in ("reg:squarederror", "binary:logistic", "binary:logitraw"):
         return None
-    probability = 1.0 / (1.0 + math.exp(-float(base[0])))
-    each = 1.0 if objective == "reg:squarederror" else probability * (1.0 - probability)
+    each = 1.0
+    if objective != "reg:squarederror":
+        probability = float(expit(base[0]))
+        each = max(probability * (1.0 - probability), 1e-16)
     left = np.array(stored[0]["left_children"])
     return np.where(left < 0, np.array(stored[0]["sum_hessian"], dtype=np.float64) / each, 0.0)
 

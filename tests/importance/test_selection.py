@@ -219,3 +219,12 @@ def test_folds_suit_small_classes() -> None:
         UnbiasedGainSelector(model, mode="k_best", random_state=0, param=1).fit(X, y).importance_.settings["n_folds"]
         == 5
     )
+
+
+def test_pipelines_and_classes_of_one_row_are_refused() -> None:
+    X, y = noisy_table(200)
+    with pytest.raises(TypeError, match="put its other steps before the selector"):
+        UnbiasedGainSelector(make_pipeline(LogisticRegression(), classifier())).fit(X, y)
+    y[:], y[0] = 0, 1
+    with pytest.raises(ValueError, match="a class with one row, which cannot both train and judge"):
+        UnbiasedGainSelector(classifier()).fit(X, y)

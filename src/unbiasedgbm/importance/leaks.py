@@ -25,7 +25,7 @@ _TELLING = 20
 _OTHER_ROWS = 0.1
 
 # A tree of fewer leaves may find as many held-out rows in each by chance.
-_TELLING_LEAVES = 6
+_TELLING_LEAVES = 5
 
 
 class TrainingRowsWarning(UserWarning):
@@ -78,7 +78,7 @@ def check_leaves(model: TreeModel, train: FloatArray, held: FloatArray) -> str |
         return None
     known, given = float(model.leaf_rows.sum()), float(train.sum())
     close = 0.5 + 1e-4 * known
-    amount = "rows with a total weight of " if model.leaf_weights else "a number of rows of "
+    trained = f"rows that weigh {known:.0f} in all" if model.leaf_weights else f"{known:.0f} rows"
     advice = "Give the rows that fit() was called with as X_train and y_train, and others as X_val and y_val."
     if model.leaf_weights:
         advice += " Weights that fit() was given go into sample_weight_train."
@@ -92,11 +92,11 @@ def check_leaves(model: TreeModel, train: FloatArray, held: FloatArray) -> str |
         return f"X_val holds the rows that the model was trained on: are X_train and X_val swapped? {advice}"
     if given + close < known:
         return (
-            f"The model was trained on {amount}{known:.0f}, but X_train has {given:.0f}: some of the others may be "
-            f"among the rows of X_val. {advice}"
+            f"The model was trained on {trained}, but X_train has {given:.0f}: some of the others may be among the "
+            f"rows of X_val. {advice}"
         )
     if model.all_rows and given - close > known:
-        return f"The model was trained on {amount}{known:.0f}, but X_train has {given:.0f}. {advice}"
+        return f"The model was trained on {trained}, but X_train has {given:.0f}. {advice}"
     if abs(given - known) <= close and (moved := _distance(train, model.leaf_rows)) > _tolerance(model.leaf_rows):
         return (
             f"X_train does not hold the rows that the model was trained on: at least {moved:.0f} of {given:.0f} fall "

@@ -103,12 +103,16 @@ class ImportanceComparison:
         figure, axes = import_pyplot().subplots(
             1,
             len(self.results),
-            figsize=(3.0 * len(self.results), 1.2 + 0.28 * n_bars),
+            figsize=(3.0 * len(self.results), 1.5 + 0.28 * n_bars),
             layout="constrained",
             squeeze=False,
         )
         for ax, result in zip(axes[0], self.results.values(), strict=True):
-            result.plot(ax, max_features=max_features)
+            result.plot(ax, max_features=max_features, legend=False)
+        tested = [ax for ax, result in zip(axes[0], self.results.values(), strict=True) if result.tested]
+        if tested:
+            handles, labels = tested[0].get_legend_handles_labels()
+            figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize="small")
         return figure
 
 

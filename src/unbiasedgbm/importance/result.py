@@ -230,7 +230,7 @@ class Importance:
             columns["unjudged"] = self.unjudged[order]
         return frame_from_columns(columns, backend)
 
-    def plot(self, ax: Any = None, *, max_features: int = 20) -> Any:
+    def plot(self, ax: Any = None, *, max_features: int = 20, legend: bool = True) -> Any:
         """Bars with confidence intervals, sorted, with a line at zero.
 
         Parameters
@@ -239,6 +239,8 @@ class Importance:
             Drawn on; a new figure otherwise.
         max_features : int, default=20
             The most important ones are shown.
+        legend : bool, default=True
+            Whether to say what the colours mean.
 
         Returns
         -------
@@ -269,7 +271,7 @@ class Importance:
         ax.invert_yaxis()
         ax.set_xlabel(self.method)
         ax.spines[["top", "right"]].set_visible(False)
-        if self.tested:
+        if self.tested and legend:
             ax.legend(frameon=False, fontsize="small", loc="lower right")
         return ax
 

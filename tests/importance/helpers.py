@@ -122,7 +122,7 @@ def realised(model: TreeModel, train: Any) -> float:
         raw = train.start + place * way
         return sum((_gradients(model, train, raw, k)[0] * way[:, k]).sum() for k in range(model.n_outputs))
 
-    places = np.linspace(0.0, 1.0, 2001)
+    places = np.linspace(0.0, 1.0, 301)
     slopes = np.array([slope(place) for place in places])
     return float(np.clip(np.trapezoid(slopes, places) / slopes[0], 0.0, 1.0)) if slopes[0] < 0 else 0.5
 

@@ -151,9 +151,9 @@ def test_a_weak_feature_is_found_among_many_trees() -> None:
         return X, (rng.random(2000) < 1.0 / (1.0 + np.exp(-0.3 * X[:, 0]))).astype(int)
 
     model = validation.default_model("lightgbm", "log")
-    p_values = [validation.judged(table, lambda: model, seed).p_value[0] for seed in range(40)]
-    # Found in 90 % (validation: 85 % or more); a rate of 85 % gives fewer than this in one of 10,000 runs.
-    assert np.sum(np.array(p_values) < 0.05) >= stats.binom.ppf(1e-4, 40, 0.85)
+    p_values = [validation.judged(table, lambda: model, seed).p_value[0] for seed in range(24)]
+    # A rate of 85 % gives fewer than this in one of 10,000 runs.
+    assert np.sum(np.array(p_values) < 0.05) >= stats.binom.ppf(1e-4, 24, 0.85)
 
 
 @pytest.mark.parametrize("loss", validation.LOSSES)
